@@ -1,0 +1,6 @@
+//go:build !invariants
+
+package invariant
+
+// Expensive is true in builds with -tags invariants.
+const Expensive = false
