@@ -30,12 +30,12 @@ var (
 	// MetadataTopic is the id of the topic __cluster_metadata.
 	MetadataTopic = fromLow(1)
 
-	// DirUnassigned says that no log directory was chosen for a replica yet.
-	DirUnassigned = fromLow(0)
-	// DirLost says that a replica stands in a log directory that is offline.
-	DirLost = fromLow(1)
 	// DirMigrating says that the log directory of a replica is not known because directories had no ids yet.
-	DirMigrating = fromLow(2)
+	DirMigrating = fromLow(0)
+	// DirUnassigned says that no log directory was chosen for a replica yet.
+	DirUnassigned = fromLow(1)
+	// DirLost says that a replica stands in a log directory that is offline.
+	DirLost = fromLow(2)
 )
 
 func fromLow(n uint64) UUID {
