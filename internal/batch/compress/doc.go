@@ -1,0 +1,2 @@
+// Package compress has the five compressions of record batches as pooled streams, in the framings that Kafka clients write.
+package compress
