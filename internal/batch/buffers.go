@@ -24,8 +24,15 @@ const LevelDefault = compress.LevelDefault
 // ParseCodec reads a compression.type other than "producer": none (also uncompressed), gzip, snappy, lz4, zstd.
 func ParseCodec(name string) (Codec, bool) { return compress.ParseCodec(name) }
 
-// Buffers holds (de)compressor state and scratch memory for one user at a time. The zero value works.
+// Buffers holds (de)compressor state and scratch memory for one user at a time: one goroutine, and one
+// iteration or call. The zero value works. Reusing it is what makes checking a batch free of allocations.
 type Buffers struct {
+	win window
+	rec Record
+	// out is the builder of recompressed and converted batches.
+	out *Builder
+	// legacy is the nested state of message sets: wrappers hold a set that is converted while it is read.
+	legacy legacyScratch
 }
 
 // Pool lends Buffers. The zero value works; it is safe for concurrent use.
@@ -39,5 +46,15 @@ func (p *Pool) Get() *Buffers {
 	return new(Buffers)
 }
 
-// Put gives it back.
+// Put gives it back. Nothing obtained through it (records, keys, values) may be used afterwards; batches may.
 func (p *Pool) Put(b *Buffers) { p.p.Put(b) }
+
+// builder lends the pooled builder, started with o.
+func (b *Buffers) builder(o Options) *Builder {
+	if b.out == nil {
+		b.out = NewBuilder(o)
+	} else {
+		b.out.Reset(o)
+	}
+	return b.out
+}
