@@ -44,7 +44,9 @@ func appendUUID(dst []byte, v uuid.UUID) []byte { return append(dst, v[:]...) }
 const maxString = math.MaxInt16
 
 func appendString(dst []byte, flex bool, s string) []byte {
-	invariant.Check(len(s) <= maxString, "a string of %d bytes in a record: at most %d", len(s), maxString)
+	if len(s) > maxString {
+		invariant.Check(false, "a string of %d bytes in a record: at most %d", len(s), maxString)
+	}
 	if flex {
 		dst = binary.AppendUvarint(dst, uint64(len(s))+1)
 	} else {
@@ -117,7 +119,9 @@ func (w *tagWriter) open(tag uint32) {
 	for len(w.raw) > 0 && w.raw[0].Number < tag {
 		w.writeRaw()
 	}
-	invariant.Check(len(w.raw) == 0 || w.raw[0].Number != tag, "tagged field %d is both known and unknown", tag)
+	if len(w.raw) > 0 && w.raw[0].Number == tag {
+		invariant.Check(false, "tagged field %d is both known and unknown", tag)
+	}
 	w.tag, w.at = tag, len(w.dst)
 }
 
@@ -164,13 +168,17 @@ func insert(dst []byte, at int, b []byte) []byte {
 
 // checkVersion stops a program that asks for a version which the message does not have.
 func checkVersion(name string, version, lowest, highest int16) {
-	invariant.Check(lowest <= version && version <= highest, "%s has versions %d to %d, not %d", name, lowest, highest, version)
+	if version < lowest || version > highest { // asked first: the arguments below would be allocated each time
+		invariant.Check(false, "%s has versions %d to %d, not %d", name, lowest, highest, version)
+	}
 }
 
 // mustFit stops a program that would lose the value of a field: the version being written does not have it.
 // Kafka throws UnsupportedVersionException there.
 func mustFit(isDefault bool, field string, version int16) {
-	invariant.Check(isDefault, "%s is set, but version %d does not have it", field, version)
+	if !isDefault {
+		invariant.Check(false, "%s is set, but version %d does not have it", field, version)
+	}
 }
 
 // --- reading ---

@@ -89,7 +89,7 @@ func (e *emitter) structType(name, about string, fields []*schema.Field, top boo
 	}
 	e.pf("type %s struct {\n", name)
 	for _, f := range fields {
-		e.pf("\t%s %s", goName(f.Name), e.goType(name, f))
+		e.pf("\t%s %s", schema.GoName(f.Name), e.goType(name, f))
 		if doc := e.fieldDoc(f); doc != "" {
 			e.pf(" // %s", doc)
 		}
@@ -101,7 +101,7 @@ func (e *emitter) structType(name, about string, fields []*schema.Field, top boo
 	e.pf("}\n\n// New%s returns a %s with Kafka's defaults.\nfunc New%s() %s {\n\treturn %s{", name, name, name, name, name)
 	for _, f := range fields {
 		if v := e.initial(name, f); v != "" {
-			e.pf("%s: %s, ", goName(f.Name), v)
+			e.pf("%s: %s, ", schema.GoName(f.Name), v)
 		}
 	}
 	e.pf("}\n}\n\n")
@@ -139,9 +139,9 @@ func (e *emitter) structName(parent string, f *schema.Field) string {
 		return e.m.Name + f.Kind
 	}
 	if f.Array {
-		return parent + singular(goName(f.Name))
+		return parent + schema.Singular(schema.GoName(f.Name))
 	}
-	return parent + goName(f.Name)
+	return parent + schema.GoName(f.Name)
 }
 
 func (e *emitter) elemType(parent string, f *schema.Field) string {
@@ -271,7 +271,7 @@ func (e *emitter) elseFits(name string, f *schema.Field, cond string) {
 	case f.Ignorable:
 		e.pf("}\n")
 	default:
-		e.pf("} else {\nmustFit(%s, %q, version)\n}\n", isDefault(f, "m."+goName(f.Name)), name+"."+f.Name)
+		e.pf("} else {\nmustFit(%s, %q, version)\n}\n", isDefault(f, "m."+schema.GoName(f.Name)), name+"."+f.Name)
 	}
 }
 
@@ -286,14 +286,14 @@ func (e *emitter) appendTags(name string, tagged []*schema.Field) {
 		e.pf("if !flex {\n")
 		for _, f := range tagged {
 			if !f.Ignorable {
-				e.pf("mustFit(%s, %q, version)\n", isDefault(f, "m."+goName(f.Name)), name+"."+f.Name)
+				e.pf("mustFit(%s, %q, version)\n", isDefault(f, "m."+schema.GoName(f.Name)), name+"."+f.Name)
 			}
 		}
 		e.pf("mustFit(len(m.UnknownTags) == 0, %q, version)\nreturn dst\n}\n", name+".unknownTags")
 	}
 	e.pf("w := beginTags(dst, m.UnknownTags)\n")
 	for _, f := range tagged {
-		v := "m." + goName(f.Name)
+		v := "m." + schema.GoName(f.Name)
 		cond := e.condition(f.Versions)
 		inFlex := f.Versions.Min <= e.m.Flexible.Min
 		if inFlex {
@@ -322,7 +322,7 @@ func not(cond string) string {
 }
 
 func (e *emitter) appendField(parent string, f *schema.Field, dst string) {
-	v, flex := "m."+goName(f.Name), e.flexExpr()
+	v, flex := "m."+schema.GoName(f.Name), e.flexExpr()
 	switch {
 	case f.Array:
 		if f.Nullable {

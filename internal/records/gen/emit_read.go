@@ -61,7 +61,7 @@ func (e *emitter) readTags(name string, tagged []*schema.Field) {
 }
 
 func (e *emitter) readField(parent string, f *schema.Field) {
-	v, flex := "m."+goName(f.Name), e.flexExpr()
+	v, flex := "m."+schema.GoName(f.Name), e.flexExpr()
 	elem := e.elemType(parent, f)
 	switch {
 	case f.Array:

@@ -1,12 +1,12 @@
-package main
+package schema
 
 import (
 	"strings"
 	"unicode"
 )
 
-// goName turns a schema name (topicId, lastKnownElr) into Go's (TopicID, LastKnownELR).
-func goName(name string) string {
+// GoName turns the name of a field (topicId, lastKnownElr) into Go's (TopicID, LastKnownELR).
+func GoName(name string) string {
 	var words []string
 	start := 0
 	for i, r := range name {
@@ -25,14 +25,14 @@ func goName(name string) string {
 		case "kraft":
 			words[i] = "KRaft"
 		default:
-			words[i] = upper(w)
+			words[i] = strings.ToUpper(w[:1]) + w[1:]
 		}
 	}
 	return strings.Join(words, "")
 }
 
-// singular names one element of the array called name.
-func singular(name string) string {
+// Singular names one element of the array called name.
+func Singular(name string) string {
 	switch {
 	case strings.HasSuffix(name, "ies"):
 		return strings.TrimSuffix(name, "ies") + "y"
