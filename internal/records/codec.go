@@ -19,6 +19,8 @@ type Tag struct {
 
 // --- writing ---
 
+func ptr[T any](v T) *T { return &v }
+
 func appendBool(dst []byte, v bool) []byte {
 	if v {
 		return append(dst, 1)
@@ -95,6 +97,14 @@ func appendNullableLen(dst []byte, flex bool, n int, null bool) []byte {
 func appendPresence(dst []byte, null bool) []byte {
 	if null {
 		return append(dst, 0xff)
+	}
+	return append(dst, 1)
+}
+
+// appendTaggedPresence writes the mark in front of a struct that may be null and is a tagged field: a uvarint.
+func appendTaggedPresence(dst []byte, null bool) []byte {
+	if null {
+		return append(dst, 0)
 	}
 	return append(dst, 1)
 }
@@ -351,8 +361,11 @@ func (r *reader) nullableBytes(flex bool) []byte {
 	return append(make([]byte, 0, n), r.take(n)...)
 }
 
-// present reads the byte in front of a struct that may be null.
-func (r *reader) present() bool { return r.int8() >= 0 && r.err == nil }
+// readPresence reads the byte in front of a struct that may be null.
+func (r *reader) readPresence() bool { return r.int8() >= 0 && r.err == nil }
+
+// readTaggedPresence reads the mark in front of a struct that may be null and is a tagged field.
+func (r *reader) readTaggedPresence() bool { return r.uvarint() > 0 && r.err == nil }
 
 // tags yields each tagged field; while the caller handles one, the reader ends where that field ends.
 func (r *reader) tags(yield func(tag uint32) bool) {

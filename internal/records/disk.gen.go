@@ -46,7 +46,7 @@ func (m *QuorumStateData) append(dst []byte, version int16) []byte {
 			dst = m.CurrentVoters[i].append(dst, version)
 		}
 	} else {
-		mustFit(m.CurrentVoters == nil, "QuorumStateData.currentVoters", version)
+		mustFit(len(m.CurrentVoters) == 0, "QuorumStateData.currentVoters", version)
 	}
 	w := beginTags(dst, m.UnknownTags)
 	return w.end()

@@ -853,7 +853,7 @@ func (m *ConsumerGroupMemberMetadataKey) ReadPrefix(src []byte, version int16) (
 	return r.finish("ConsumerGroupMemberMetadataKey", version)
 }
 
-// ConsumerGroupMemberMetadataValue: What a member of a consumer group told about itself. classicMemberMetadata: it speaks the classic protocol.
+// ConsumerGroupMemberMetadataValue: What a member of a consumer group told about itself.
 type ConsumerGroupMemberMetadataValue struct {
 	InstanceID            *string // may be null
 	RackID                *string // may be null
@@ -863,13 +863,13 @@ type ConsumerGroupMemberMetadataValue struct {
 	SubscribedTopicRegex  *string // may be null
 	RebalanceTimeoutMs    int32
 	ServerAssignor        *string                                                // may be null
-	ClassicMemberMetadata *ConsumerGroupMemberMetadataValueClassicMemberMetadata // may be null
+	ClassicMemberMetadata *ConsumerGroupMemberMetadataValueClassicMemberMetadata // may be null; null: speaks the new protocol; absent bytes mean an empty struct
 	UnknownTags           []Tag                                                  // by number; see Tag
 }
 
 // NewConsumerGroupMemberMetadataValue returns a ConsumerGroupMemberMetadataValue with Kafka's defaults.
 func NewConsumerGroupMemberMetadataValue() ConsumerGroupMemberMetadataValue {
-	return ConsumerGroupMemberMetadataValue{RebalanceTimeoutMs: -1}
+	return ConsumerGroupMemberMetadataValue{RebalanceTimeoutMs: -1, ClassicMemberMetadata: ptr(NewConsumerGroupMemberMetadataValueClassicMemberMetadata())}
 }
 
 func (m *ConsumerGroupMemberMetadataValue) append(dst []byte, version int16) []byte {
@@ -885,9 +885,9 @@ func (m *ConsumerGroupMemberMetadataValue) append(dst []byte, version int16) []b
 	dst = appendInt32(dst, m.RebalanceTimeoutMs)
 	dst = appendNullableString(dst, true, m.ServerAssignor)
 	w := beginTags(dst, m.UnknownTags)
-	if m.ClassicMemberMetadata != nil {
+	if !(m.ClassicMemberMetadata != nil && m.ClassicMemberMetadata.isDefault()) {
 		w.open(0)
-		w.dst = appendPresence(w.dst, m.ClassicMemberMetadata == nil)
+		w.dst = appendTaggedPresence(w.dst, m.ClassicMemberMetadata == nil)
 		if m.ClassicMemberMetadata != nil {
 			w.dst = m.ClassicMemberMetadata.append(w.dst, version)
 		}
@@ -914,9 +914,11 @@ func (m *ConsumerGroupMemberMetadataValue) read(r *reader, version int16) {
 	for tag := range r.tags {
 		switch {
 		case tag == 0:
-			if r.present() {
+			if r.readTaggedPresence() {
 				m.ClassicMemberMetadata = new(ConsumerGroupMemberMetadataValueClassicMemberMetadata)
 				m.ClassicMemberMetadata.read(r, version)
+			} else {
+				m.ClassicMemberMetadata = nil
 			}
 		default:
 			m.UnknownTags = append(m.UnknownTags, r.unknownTag(tag))
@@ -986,6 +988,10 @@ func (m *ConsumerGroupMemberMetadataValueClassicMemberMetadataSupportedProtocol)
 	for tag := range r.tags {
 		m.UnknownTags = append(m.UnknownTags, r.unknownTag(tag))
 	}
+}
+
+func (m *ConsumerGroupMemberMetadataValueClassicMemberMetadata) isDefault() bool {
+	return m.SessionTimeoutMs == 0 && len(m.SupportedProtocols) == 0 && len(m.UnknownTags) == 0
 }
 
 // APIKey is the type id of the record: 5.
@@ -1448,7 +1454,7 @@ type ConsumerGroupCurrentMemberAssignmentValueTopicPartitions struct {
 
 // NewConsumerGroupCurrentMemberAssignmentValueTopicPartitions returns a ConsumerGroupCurrentMemberAssignmentValueTopicPartitions with Kafka's defaults.
 func NewConsumerGroupCurrentMemberAssignmentValueTopicPartitions() ConsumerGroupCurrentMemberAssignmentValueTopicPartitions {
-	return ConsumerGroupCurrentMemberAssignmentValueTopicPartitions{}
+	return ConsumerGroupCurrentMemberAssignmentValueTopicPartitions{AssignmentEpochs: []int32{}}
 }
 
 func (m *ConsumerGroupCurrentMemberAssignmentValueTopicPartitions) append(dst []byte, version int16) []byte {
@@ -1458,7 +1464,7 @@ func (m *ConsumerGroupCurrentMemberAssignmentValueTopicPartitions) append(dst []
 		dst = appendInt32(dst, v)
 	}
 	w := beginTags(dst, m.UnknownTags)
-	if m.AssignmentEpochs != nil {
+	if !(m.AssignmentEpochs != nil && len(m.AssignmentEpochs) == 0) {
 		w.open(0)
 		w.dst = appendNullableLen(w.dst, true, len(m.AssignmentEpochs), m.AssignmentEpochs == nil)
 		for _, v := range m.AssignmentEpochs {
@@ -1486,6 +1492,8 @@ func (m *ConsumerGroupCurrentMemberAssignmentValueTopicPartitions) read(r *reade
 				for i := range m.AssignmentEpochs {
 					m.AssignmentEpochs[i] = r.int32()
 				}
+			} else {
+				m.AssignmentEpochs = nil
 			}
 		default:
 			m.UnknownTags = append(m.UnknownTags, r.unknownTag(tag))
@@ -2570,7 +2578,7 @@ type StreamsGroupMetadataValue struct {
 
 // NewStreamsGroupMetadataValue returns a StreamsGroupMetadataValue with Kafka's defaults.
 func NewStreamsGroupMetadataValue() StreamsGroupMetadataValue {
-	return StreamsGroupMetadataValue{ValidatedTopologyEpoch: -1}
+	return StreamsGroupMetadataValue{ValidatedTopologyEpoch: -1, LastAssignmentConfigs: []StreamsGroupMetadataValueLastAssignmentConfig{}}
 }
 
 func (m *StreamsGroupMetadataValue) append(dst []byte, version int16) []byte {
@@ -2582,7 +2590,7 @@ func (m *StreamsGroupMetadataValue) append(dst []byte, version int16) []byte {
 		w.dst = appendInt32(w.dst, m.ValidatedTopologyEpoch)
 		w.close()
 	}
-	if m.LastAssignmentConfigs != nil {
+	if !(m.LastAssignmentConfigs != nil && len(m.LastAssignmentConfigs) == 0) {
 		w.open(1)
 		w.dst = appendNullableLen(w.dst, true, len(m.LastAssignmentConfigs), m.LastAssignmentConfigs == nil)
 		for i := range m.LastAssignmentConfigs {
@@ -2607,6 +2615,8 @@ func (m *StreamsGroupMetadataValue) read(r *reader, version int16) {
 				for i := range m.LastAssignmentConfigs {
 					m.LastAssignmentConfigs[i].read(r, version)
 				}
+			} else {
+				m.LastAssignmentConfigs = nil
 			}
 		default:
 			m.UnknownTags = append(m.UnknownTags, r.unknownTag(tag))
@@ -2777,7 +2787,7 @@ func (m *StreamsGroupMemberMetadataValue) read(r *reader, version int16) {
 	m.RebalanceTimeoutMs = r.int32()
 	m.TopologyEpoch = r.int32()
 	m.ProcessID = r.string(true)
-	if r.present() {
+	if r.readPresence() {
 		m.UserEndpoint = new(StreamsGroupMemberMetadataValueEndpoint)
 		m.UserEndpoint.read(r, version)
 	}
@@ -3372,7 +3382,7 @@ type StreamsGroupCurrentMemberAssignmentValueTaskIDs struct {
 
 // NewStreamsGroupCurrentMemberAssignmentValueTaskIDs returns a StreamsGroupCurrentMemberAssignmentValueTaskIDs with Kafka's defaults.
 func NewStreamsGroupCurrentMemberAssignmentValueTaskIDs() StreamsGroupCurrentMemberAssignmentValueTaskIDs {
-	return StreamsGroupCurrentMemberAssignmentValueTaskIDs{}
+	return StreamsGroupCurrentMemberAssignmentValueTaskIDs{AssignmentEpochs: []int32{}}
 }
 
 func (m *StreamsGroupCurrentMemberAssignmentValueTaskIDs) append(dst []byte, version int16) []byte {
@@ -3382,7 +3392,7 @@ func (m *StreamsGroupCurrentMemberAssignmentValueTaskIDs) append(dst []byte, ver
 		dst = appendInt32(dst, v)
 	}
 	w := beginTags(dst, m.UnknownTags)
-	if m.AssignmentEpochs != nil {
+	if !(m.AssignmentEpochs != nil && len(m.AssignmentEpochs) == 0) {
 		w.open(0)
 		w.dst = appendNullableLen(w.dst, true, len(m.AssignmentEpochs), m.AssignmentEpochs == nil)
 		for _, v := range m.AssignmentEpochs {
@@ -3410,6 +3420,8 @@ func (m *StreamsGroupCurrentMemberAssignmentValueTaskIDs) read(r *reader, versio
 				for i := range m.AssignmentEpochs {
 					m.AssignmentEpochs[i] = r.int32()
 				}
+			} else {
+				m.AssignmentEpochs = nil
 			}
 		default:
 			m.UnknownTags = append(m.UnknownTags, r.unknownTag(tag))

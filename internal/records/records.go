@@ -4,7 +4,8 @@
 //
 // A message is a plain struct. New… gives it Kafka's defaults, AppendTo writes one version, ReadFrom reads one. For
 // arrays and bytes that may be null, nil is null and an empty slice is empty; where null is not possible both are
-// empty. A nullable field without a declared default starts as null. Reading checks each length against the bytes that
+// empty. A nullable field without a declared default starts as null; when it is a tagged one it starts empty,
+// because that is what its absence means. Reading checks each length against the bytes that
 // are left before it allocates, and copies: a message never refers to the bytes it was read from.
 package records
 

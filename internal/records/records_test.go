@@ -11,8 +11,6 @@ import (
 	"weir/internal/uuid"
 )
 
-func ptr[T any](v T) *T { return &v }
-
 func mustUUID(t *testing.T, s string) uuid.UUID {
 	t.Helper()
 	u, err := uuid.Parse(s)

@@ -108,10 +108,23 @@ func (e *emitter) structType(name, about string, fields []*schema.Field, top boo
 	e.appendFunc(name, fields)
 	e.readFunc(name, fields)
 	for _, f := range fields {
-		if f.Kind == "struct" {
-			e.structType(e.structName(name, f), "", f.Fields, false)
+		if f.Kind != "struct" {
+			continue
+		}
+		sub := e.structName(name, f)
+		e.structType(sub, "", f.Fields, false)
+		if startsEmpty(f) && !f.Array {
+			e.isDefaultFunc(sub, f.Fields)
 		}
 	}
+}
+
+func (e *emitter) isDefaultFunc(name string, fields []*schema.Field) {
+	e.pf("func (m *%s) isDefault() bool {\nreturn ", name)
+	for _, f := range fields {
+		e.pf("%s && ", isDefault(f, "m."+schema.GoName(f.Name)))
+	}
+	e.pf("len(m.UnknownTags) == 0\n}\n\n")
 }
 
 func (e *emitter) fieldDoc(f *schema.Field) string {
@@ -170,6 +183,10 @@ func (e *emitter) goType(parent string, f *schema.Field) string {
 // initial is the Go value of f in a new message, "" for Go's zero value.
 func (e *emitter) initial(parent string, f *schema.Field) string {
 	switch {
+	case startsEmpty(f) && f.Array:
+		return "[]" + e.elemType(parent, f) + "{}"
+	case startsEmpty(f):
+		return "ptr(New" + e.structName(parent, f) + "())"
 	case f.Array || f.Nullable || f.Kind == "bytes" || f.Kind == "uuid":
 		return ""
 	case f.IsStruct():
@@ -178,9 +195,18 @@ func (e *emitter) initial(parent string, f *schema.Field) string {
 	return f.Default
 }
 
+// startsEmpty tells a tagged field that may be null but whose absence means empty.
+func startsEmpty(f *schema.Field) bool { return f.Tag >= 0 && f.Nullable && f.Default != "null" }
+
 // isDefault is a Go condition: field f, as the expression v, has its default value.
 func isDefault(f *schema.Field, v string) string {
 	switch {
+	case startsEmpty(f) && f.Array:
+		return v + " != nil && len(" + v + ") == 0"
+	case startsEmpty(f):
+		return v + " != nil && " + v + ".isDefault()"
+	case f.Nullable && f.Default != "null" && f.Array:
+		return "len(" + v + ") == 0"
 	case f.Nullable:
 		return v + " == nil"
 	case f.Array || f.Kind == "bytes":
@@ -313,6 +339,8 @@ func (e *emitter) appendTags(name string, tagged []*schema.Field) {
 // not negates a condition made by isDefault.
 func not(cond string) string {
 	switch {
+	case strings.Contains(cond, " && "):
+		return "!(" + cond + ")"
 	case strings.Contains(cond, " == "):
 		return strings.Replace(cond, " == ", " != ", 1)
 	case strings.HasPrefix(cond, "!"):
@@ -336,12 +364,20 @@ func (e *emitter) appendField(parent string, f *schema.Field, dst string) {
 			e.pf("for _, v := range %s {\n%s = %s\n}\n", v, dst, e.appendPrimitive(f.Kind, false, dst, "v"))
 		}
 	case f.IsStruct() && f.Nullable:
-		e.pf("%s = appendPresence(%s, %s == nil)\nif %s != nil {\n%s = %s.append(%s, version)\n}\n", dst, dst, v, v, dst, v, dst)
+		e.pf("%s = append%s(%s, %s == nil)\nif %s != nil {\n%s = %s.append(%s, version)\n}\n", dst, presence(f), dst, v, v, dst, v, dst)
 	case f.IsStruct():
 		e.pf("%s = %s.append(%s, version)\n", dst, v, dst)
 	default:
 		e.pf("%s = %s\n", dst, e.appendPrimitive(f.Kind, f.Nullable, dst, v))
 	}
+}
+
+// presence names the mark in front of a struct that may be null: it differs between tagged and other fields.
+func presence(f *schema.Field) string {
+	if f.Tag >= 0 {
+		return "TaggedPresence"
+	}
+	return "Presence"
 }
 
 func (e *emitter) appendPrimitive(kind string, nullable bool, dst, v string) string {

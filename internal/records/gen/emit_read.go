@@ -73,12 +73,20 @@ func (e *emitter) readField(parent string, f *schema.Field) {
 		}
 		e.pf("%s = make([]%s, n)\nfor i := range %s {\n", v, elem, v)
 		if f.IsStruct() {
-			e.pf("%s[i].read(r, version)\n}\n}\n", v)
+			e.pf("%s[i].read(r, version)\n}\n}", v)
 		} else {
-			e.pf("%s[i] = %s\n}\n}\n", v, e.readPrimitive(f.Kind, false))
+			e.pf("%s[i] = %s\n}\n}", v, e.readPrimitive(f.Kind, false))
 		}
+		if startsEmpty(f) {
+			e.pf(" else {\n%s = nil\n}", v)
+		}
+		e.pf("\n")
 	case f.IsStruct() && f.Nullable:
-		e.pf("if r.present() {\n%s = new(%s)\n%s.read(r, version)\n}\n", v, elem, v)
+		e.pf("if r.read%s() {\n%s = new(%s)\n%s.read(r, version)\n}", presence(f), v, elem, v)
+		if startsEmpty(f) {
+			e.pf(" else {\n%s = nil\n}", v)
+		}
+		e.pf("\n")
 	case f.IsStruct():
 		e.pf("%s.read(r, version)\n", v)
 	default:
