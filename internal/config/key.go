@@ -42,17 +42,33 @@ const (
 
 // String returns Kafka's name of the type, e.g. LONG.
 func (t Type) String() string {
-	if t < 0 || int(t) >= len(typeNames) {
-		t = TypeUnknown
+	switch t {
+	case TypeBoolean:
+		return "BOOLEAN"
+	case TypeString:
+		return "STRING"
+	case TypeInt:
+		return "INT"
+	case TypeShort:
+		return "SHORT"
+	case TypeLong:
+		return "LONG"
+	case TypeDouble:
+		return "DOUBLE"
+	case TypeList:
+		return "LIST"
+	case TypeClass:
+		return "CLASS"
+	case TypePassword:
+		return "PASSWORD"
 	}
-	return typeNames[t]
+	return "UNKNOWN"
 }
 
 // Mode says how a running broker accepts a change of a broker key.
 type Mode uint8
 
-// The update modes of Kafka's documentation. DynamicOnly is Weir's word for the three quota keys that can be set
-// only through AlterConfigs and never stand in server.properties.
+// The update modes of Kafka's documentation.
 const (
 	ReadOnly    Mode = iota // needs a restart
 	PerBroker               // one broker at a time
@@ -94,9 +110,9 @@ type Key struct {
 	Honoured bool
 	ByDesign string
 	Doc      string
-	// Synonyms are the broker keys that supply the value when the key itself is not set, most specific first. The
-	// list of a broker key begins with the key with the highest precedence, which may be another one: both
-	// log.retention.hours and log.retention.ms list log.retention.ms first.
+	// Synonyms are the broker keys that supply the value, most specific first. For a topic or group key it is what
+	// counts when the key itself is not set. The list of a broker key includes the key, and begins with the one of
+	// highest precedence: log.retention.hours and log.retention.ms both list log.retention.ms first.
 	Synonyms []string
 
 	check check

@@ -1,0 +1,209 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Invalid is a refused dynamic value. Message is what Kafka tells the client.
+type Invalid struct {
+	Message string
+	// Request is set for broker configs: Kafka answers INVALID_REQUEST for them, INVALID_CONFIG otherwise.
+	Request bool
+}
+
+// Error returns the message.
+func (e *Invalid) Error() string { return e.Message }
+
+func unknownNames(scope Scope, overrides map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(overrides)) {
+		if _, ok := Lookup(scope, name); !ok {
+			return &Invalid{Message: fmt.Sprintf("Unknown %s config name: %s", scope, name)}
+		}
+	}
+	return nil
+}
+
+// ValidateBroker checks dynamic broker configs key by key, as DynamicBrokerConfig.validateConfigs does: which keys may
+// change at all, which only for one broker (perBroker) and not as the default of all. Unknown names are accepted, as
+// in Kafka. The error is an *Invalid.
+func ValidateBroker(overrides map[string]string, perBroker bool) error {
+	var static, security, oneBroker []string
+	names := slices.Sorted(maps.Keys(overrides))
+	for _, name := range names {
+		k, listener, ok := BaseKey(name)
+		switch {
+		case !ok:
+			continue
+		case !k.Dynamic:
+			if listener == "" { // listener-prefixed static keys are accepted and ignored, as in Kafka
+				static = append(static, name)
+			}
+			continue
+		case listener == "" && needsListener(k.Name):
+			security = append(security, name)
+		}
+		if k.Update == PerBroker {
+			oneBroker = append(oneBroker, name)
+		}
+	}
+	refuse := func(why string, names []string) error {
+		return &Invalid{Message: why + ": [" + strings.Join(names, ", ") + "]", Request: true}
+	}
+	switch {
+	case len(static) > 0:
+		return refuse("Cannot update these configs dynamically", static)
+	case len(security) > 0:
+		return refuse("These security configs can be dynamically updated only per-listener using the listener prefix", security)
+	}
+	for _, name := range names {
+		k, _, ok := BaseKey(name)
+		if !ok {
+			continue
+		}
+		if _, f := k.parse(overrides[name]); f != nil && f.repeated == "" {
+			return &Invalid{Message: f.kafka, Request: true}
+		}
+	}
+	if !perBroker && len(oneBroker) > 0 {
+		return refuse("Cannot update these configs at default cluster level, broker id must be specified", oneBroker)
+	}
+	return nil
+}
+
+// needsListener tells whether the key can be changed while running only for a single listener
+// (DynamicBrokerConfig.DYNAMIC_SECURITY_CONFIGS).
+func needsListener(key string) bool {
+	switch key {
+	case "ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.password", "ssl.key.password",
+		"ssl.keystore.key", "ssl.keystore.certificate.chain",
+		"ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.certificates":
+		return true
+	}
+	return false
+}
+
+// ValidateBroker checks what would be the whole set of dynamic configs of this broker (perBroker) or of the
+// cluster-wide defaults: key by key, and how they fit the rest. The error is an *Invalid.
+func (e *Effective) ValidateBroker(overrides map[string]string, perBroker bool) error {
+	if err := ValidateBroker(overrides, perBroker); err != nil {
+		return err
+	}
+	next := NewEffective(e.static, overrides, e.perBroker)
+	if perBroker {
+		next = NewEffective(e.static, e.clusterDefault, overrides)
+	}
+	for _, rule := range limitRules() {
+		// Values that were bad before (another version stored them) must not block every later change.
+		if reason := rule.check(next.resolved); reason != "" && rule.check(e.resolved) == "" {
+			return &Invalid{Message: "requirement failed: " + reason, Request: true}
+		}
+	}
+	return e.checkThreads(next)
+}
+
+// checkThreads refuses to change a thread count by more than a factor of two at once, as Kafka does.
+func (e *Effective) checkThreads(next *Effective) error {
+	for _, key := range []string{
+		"num.network.threads", "num.io.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir", "background.threads",
+	} {
+		was, want := e.Int(key), next.Int(key)
+		how := ""
+		switch {
+		case want > 2*was:
+			how = fmt.Sprintf("value should not be greater than double the current value %d", was)
+		case want < was/2:
+			how = fmt.Sprintf("value should be at least half the current value %d", was)
+		default:
+			continue
+		}
+		return &Invalid{Message: fmt.Sprintf("Dynamic thread count update validation failed for %s=%d, %s", key, want, how), Request: true}
+	}
+	return nil
+}
+
+// ValidateGroup checks a group's overrides (GroupConfig.validate). The error is an *Invalid.
+func (e *Effective) ValidateGroup(overrides map[string]string) error {
+	if err := unknownNames(ScopeGroup, overrides); err != nil {
+		return err
+	}
+	values := map[string]value{}
+	for _, k := range Keys(ScopeGroup) {
+		raw, ok := overrides[k.Name]
+		if !ok {
+			raw = e.groupValue(k)
+		}
+		v, f := k.parse(raw)
+		if f != nil && f.repeated == "" {
+			return &Invalid{Message: f.kafka}
+		}
+		values[k.Name] = v
+	}
+	for _, k := range Keys(ScopeGroup) {
+		if reason := e.groupBounds(k.Name, values[k.Name].n); reason != "" {
+			return &Invalid{Message: reason}
+		}
+	}
+	for _, kind := range []string{"consumer", "share", "streams"} {
+		session, heartbeat := kind+".session.timeout.ms", kind+".heartbeat.interval.ms"
+		if values[session].n <= values[heartbeat].n {
+			return &Invalid{Message: session + " must be greater than " + heartbeat}
+		}
+	}
+	return nil
+}
+
+// groupBounds compares a group key with the minimum and maximum that the broker sets for it.
+func (e *Effective) groupBounds(name string, n int64) string {
+	kind, what, _ := strings.Cut(name, ".")
+	low, high := "group."+kind+".min."+what, "group."+kind+".max."+what
+	if what == "num.standby.replicas" {
+		high = "group.streams.max.standby.replicas"
+	}
+	if _, ok := Lookup(ScopeBroker, low); ok && n < e.Long(low) {
+		return name + " must be greater than or equal to " + low
+	}
+	if _, ok := Lookup(ScopeBroker, high); ok && n > e.Long(high) {
+		return name + " must be less than or equal to " + high
+	}
+	return ""
+}
+
+func (e *Effective) groupValue(k *Key) string {
+	for _, s := range k.Synonyms {
+		if v, ok := e.Value(s); ok {
+			return v
+		}
+	}
+	return *k.Default
+}
+
+// AppendList returns the list current with the items of add that it does not hold yet at its end: the APPEND of
+// IncrementalAlterConfigs.
+func AppendList(current, add string) string {
+	items := javaSplit(current)
+	for _, a := range javaSplit(add) {
+		if !slices.Contains(items, a) {
+			items = append(items, a)
+		}
+	}
+	return strings.Join(items, ",")
+}
+
+// SubtractList returns the list current without the items of remove: the SUBTRACT of IncrementalAlterConfigs.
+func SubtractList(current, remove string) string {
+	gone := javaSplit(remove)
+	items := slices.DeleteFunc(javaSplit(current), func(s string) bool { return slices.Contains(gone, s) })
+	return strings.Join(items, ",")
+}
+
+// javaSplit splits at commas as the controller does: no trimming, and trailing empty items are dropped.
+func javaSplit(s string) []string {
+	if regexp.MustCompile(`^,*$`).MatchString(s) {
+		return nil
+	}
+	return strings.Split(strings.TrimRight(s, ","), ",")
+}

@@ -1,0 +1,101 @@
+package config
+
+import "strings"
+
+type scopedName struct {
+	scope Scope
+	name  string
+}
+
+// honouredBroker lists the server.properties keys that Weir acts on, separated by white space. Whoever makes Weir act
+// on another key adds it here; a key that is set but stands in neither list is answered with a warning at start.
+const honouredBroker = `
+node.id broker.id process.roles broker.rack
+listeners advertised.listeners listener.security.protocol.map inter.broker.listener.name security.inter.broker.protocol
+controller.listener.names controller.quorum.voters controller.quorum.bootstrap.servers
+controller.quorum.election.timeout.ms controller.quorum.election.backoff.max.ms controller.quorum.fetch.timeout.ms
+controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms controller.quorum.append.linger.ms
+controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
+broker.heartbeat.interval.ms broker.session.timeout.ms
+log.dir log.dirs metadata.log.dir
+metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
+metadata.log.segment.bytes metadata.log.segment.ms internal.metadata.log.segment.bytes
+metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
+num.partitions default.replication.factor auto.create.topics.enable delete.topic.enable
+log.cleanup.policy log.segment.bytes log.roll.ms log.roll.hours log.roll.jitter.ms log.roll.jitter.hours
+log.retention.ms log.retention.minutes log.retention.hours log.retention.bytes log.retention.check.interval.ms
+log.index.interval.bytes log.index.size.max.bytes log.initial.task.delay.ms
+log.flush.interval.messages log.flush.interval.ms log.flush.scheduler.interval.ms
+log.flush.offset.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms
+log.message.timestamp.type log.message.timestamp.before.max.ms log.message.timestamp.after.max.ms
+log.segment.delete.delay.ms log.dir.failure.timeout.ms
+message.max.bytes min.insync.replicas
+compression.type compression.gzip.level compression.lz4.level compression.zstd.level
+unclean.leader.election.enable unclean.leader.election.interval.ms
+num.recovery.threads.per.data.dir
+socket.request.max.bytes socket.receive.buffer.bytes socket.send.buffer.bytes socket.listen.backlog.size
+queued.max.request.bytes max.connections max.connections.per.ip max.connections.per.ip.overrides
+max.connection.creation.rate connections.max.idle.ms
+fetch.max.bytes max.incremental.fetch.session.cache.slots max.request.partition.size.limit
+producer.id.expiration.ms producer.id.expiration.check.interval.ms
+replica.lag.time.max.ms replica.high.watermark.checkpoint.interval.ms
+weir.metrics.listener
+`
+
+// honouredTopic lists the topic keys that Weir acts on.
+const honouredTopic = `
+cleanup.policy segment.bytes segment.ms segment.jitter.ms retention.ms retention.bytes
+index.interval.bytes segment.index.bytes internal.segment.bytes
+flush.messages flush.ms file.delete.delay.ms max.message.bytes min.insync.replicas
+compression.type compression.gzip.level compression.lz4.level compression.zstd.level
+message.timestamp.type message.timestamp.before.max.ms message.timestamp.after.max.ms
+unclean.leader.election.enable
+`
+
+func honouredKeys() map[scopedName]bool {
+	m := map[scopedName]bool{}
+	for _, name := range strings.Fields(honouredBroker) {
+		m[scopedName{ScopeBroker, name}] = true
+	}
+	for _, name := range strings.Fields(honouredTopic) {
+		m[scopedName{ScopeTopic, name}] = true
+	}
+	return m
+}
+
+// noEffectKeys lists the broker keys that are accepted and have nothing to act on, each with the reason. They are no
+// reason for a warning.
+func noEffectKeys() map[string]string {
+	const (
+		threads   = "work runs on goroutines, not on thread pools of a set size"
+		purgatory = "waiting requests are woken one by one, there is no purgatory to purge"
+		jvm       = "it configures classes of the JVM"
+	)
+	return map[string]string{
+		"num.network.threads":                  threads,
+		"num.io.threads":                       threads,
+		"background.threads":                   threads,
+		"num.replica.fetchers":                 threads,
+		"num.replica.alter.log.dirs.threads":   threads,
+		"group.coordinator.threads":            threads,
+		"group.coordinator.background.threads": threads,
+		"share.coordinator.threads":            threads,
+		"queued.max.requests":                  "requests wait in their connections; queued.max.request.bytes bounds their memory",
+
+		"fetch.purgatory.purge.interval.requests":          purgatory,
+		"producer.purgatory.purge.interval.requests":       purgatory,
+		"delete.records.purgatory.purge.interval.requests": purgatory,
+		"share.fetch.purgatory.purge.interval.requests":    purgatory,
+
+		"metric.reporters":                    jvm,
+		"kafka.metrics.reporters":             jvm,
+		"kafka.metrics.polling.interval.secs": jvm,
+		"security.providers":                  jvm,
+		"metrics.num.samples":                 "rates are computed by the metrics system that scrapes the node",
+		"metrics.sample.window.ms":            "rates are computed by the metrics system that scrapes the node",
+		"metrics.recording.level":             "every metric is cheap enough to be always on",
+
+		"controller.performance.sample.period.ms":        "the metrics tell how long controller events take",
+		"controller.performance.always.log.threshold.ms": "the metrics tell how long controller events take",
+	}
+}
