@@ -1,0 +1,110 @@
+package segment
+
+import "errors"
+
+// Flush makes everything appended before the call survive a power cut: log and indexes. The files' names are the
+// owner's business (vfs.FS.SyncDir). After an error nothing is known about what is on disk, and retrying does not help:
+// the directory has to be given up.
+func (s *Segment) Flush() error {
+	s.flushMu.Lock()
+	defer s.flushMu.Unlock()
+	s.mu.Lock()
+	err := errors.Join(s.offsets.spill(0), s.times.spill(0))
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	for _, h := range s.handles() {
+		if err := h.sync(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Dirty says that Flush has something to do.
+func (s *Segment) Dirty() bool {
+	for _, h := range s.handles() {
+		if h.dirty.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+// Deactivate is called when the log is rolled: the largest timestamp goes into the time index, and both indexes are
+// written and trimmed. Appending stays possible, for a log that is truncated back into this segment.
+func (s *Segment) Deactivate() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, _, _, err := s.loadForAppend(); err != nil {
+		return err
+	}
+	return s.settleLocked()
+}
+
+// settleLocked writes what is only in memory. What was never loaded has not changed.
+func (s *Segment) settleLocked() error {
+	if t, v := s.largest.Load(), s.times.view.Load(); t != nil && v != nil {
+		s.addTime(v, *t)
+	}
+	return errors.Join(s.offsets.spill(0), s.times.spill(0), s.offsets.trim(), s.times.trim())
+}
+
+// Rename gives the files another suffix; open files and regions stay valid. Index files that are missing are passed
+// over. After an error some files may have the new suffix and some the old one.
+func (s *Segment) Rename(suffix string) error {
+	if err := s.log.rename(suffix, false); err != nil {
+		return err
+	}
+	indexes := s.handles()
+	for _, h := range indexes[1:] {
+		if err := h.rename(suffix, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SetDir tells the segment that its directory was renamed. A file that is opened between the renaming and this call is
+// not found.
+func (s *Segment) SetDir(dir string) {
+	for _, h := range s.handles() {
+		h.setDir(dir)
+	}
+}
+
+// Close writes what is in memory, as Deactivate does, and closes the files for good. It does not sync: call Flush
+// before. Regions in flight stay readable. Closing again does nothing.
+func (s *Segment) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.closed {
+		return nil
+	}
+	s.mu.closed = true
+	err := s.settleLocked()
+	if s.mu.torn {
+		err = errors.Join(err, s.log.truncate(s.size.Load()))
+	}
+	for _, h := range s.handles() {
+		_, cerr := h.retire()
+		err = errors.Join(err, cerr)
+	}
+	return err
+}
+
+// Delete closes the files for good and removes them. Regions in flight stay readable.
+func (s *Segment) Delete() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.closed = true
+	var err error
+	// The log file goes last: without it the others are litter, and it without them can be recovered.
+	hs := s.handles()
+	for _, h := range [...]*handle{hs[1], hs[2], hs[3], hs[0]} {
+		path, cerr := h.retire()
+		err = errors.Join(err, cerr, removeIfThere(s.fs, path))
+	}
+	return err
+}
