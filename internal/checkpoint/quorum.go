@@ -90,7 +90,10 @@ func WriteQuorumState(fsys vfs.FS, path string, s *records.QuorumStateData, vers
 	if version >= 1 {
 		j.VotedDirectoryID = &s.VotedDirectoryID
 	} else {
-		voters := make([]quorumVote, len(s.CurrentVoters))
+		var voters []quorumVote // null stays null
+		if s.CurrentVoters != nil {
+			voters = make([]quorumVote, len(s.CurrentVoters))
+		}
 		for i, v := range s.CurrentVoters {
 			voters[i].VoterID = v.VoterID
 		}

@@ -241,7 +241,7 @@ func (e *emitter) condition(r schema.Range) string {
 	return ""
 }
 
-// flex declares the Go name "flex", true in flexible versions, and reports whether it is worth an if.
+// flex tells whether all, or none, of the message's versions are flexible.
 func (e *emitter) flex() (always, never bool) {
 	cond := e.condition(e.m.Flexible)
 	switch {
@@ -264,15 +264,16 @@ func (e *emitter) flexExpr() string {
 	return "flex"
 }
 
-func (e *emitter) declareFlex(uses bool) {
-	if always, never := e.flex(); uses && !always && !never {
+// declareFlex declares the Go variable flex where flexExpr refers to it.
+func (e *emitter) declareFlex() {
+	if always, never := e.flex(); !always && !never {
 		e.pf("\tflex := %s\n", e.condition(e.m.Flexible))
 	}
 }
 
 func (e *emitter) appendFunc(name string, fields []*schema.Field) {
 	e.pf("func (m *%s) append(dst []byte, version int16) []byte {\n", name)
-	e.declareFlex(true)
+	e.declareFlex()
 	var tagged []*schema.Field
 	for _, f := range fields {
 		if f.Tag >= 0 {

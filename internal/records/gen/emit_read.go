@@ -19,7 +19,7 @@ func (e *emitter) readFunc(name string, fields []*schema.Field) {
 		}
 	}
 	always, never := e.flex()
-	e.declareFlex(true)
+	e.declareFlex()
 	for _, f := range plain {
 		cond := e.condition(f.Versions)
 		if cond != "" {
