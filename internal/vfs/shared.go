@@ -37,7 +37,7 @@ func (s *Shared) Acquire() bool {
 // Release gives one reference back and closes the file with the last. The error is that of closing.
 func (s *Shared) Release() error {
 	n := s.refs.Add(-1)
-	invariant.Check(n >= 0, "file %s released more often than acquired", s.file.Name())
+	invariant.Check(n >= 0, "a shared file was released more often than acquired")
 	if n == 0 {
 		return s.file.Close()
 	}

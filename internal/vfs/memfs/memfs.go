@@ -123,7 +123,7 @@ func (f *FS) parentLocked(name string) (*node, string, error) {
 // Open implements vfs.FS.
 func (f *FS) Open(name string, flag int, _ os.FileMode) (vfs.File, error) {
 	if flag&os.O_APPEND != 0 {
-		return nil, pathErr("open", name, syscall.EINVAL)
+		return nil, pathErr("open", name, fs.ErrInvalid)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
