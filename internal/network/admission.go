@@ -1,0 +1,178 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"weir/internal/clock"
+)
+
+// errPerIP is why a connection was closed at once.
+var errPerIP = errors.New("too many connections from this address (max.connections.per.ip)")
+
+// admission enforces Kafka's limits on connections (ConnectionQuotas): the total and the listener's share make accepting
+// wait, the share of an address closes the connection, the creation rate delays.
+type admission struct {
+	clock    clock.Clock
+	interior string // the inter-broker listener, when it is one of several: not bound by the total
+
+	mu struct {
+		sync.Mutex
+		limits    Limits
+		overrides map[netip.Addr]int
+		total     int
+		listeners map[string]*share
+		ips       map[netip.Addr]int
+		pace      pacer
+		stopped   bool
+	}
+	room sync.Cond // on mu: a connection went, limits changed, or the server stops
+}
+
+// share is the state of one listener.
+type share struct {
+	connections, limit int
+	pace               pacer
+	rate               int
+}
+
+func newAdmission(o *Options) (*admission, error) {
+	a := &admission{clock: o.Clock}
+	a.room.L = &a.mu
+	a.mu.ips = map[netip.Addr]int{}
+	a.mu.listeners = map[string]*share{}
+	for _, l := range o.Listeners {
+		a.mu.listeners[l.Name] = &share{limit: l.MaxConnections, rate: l.MaxCreationRate}
+	}
+	if len(o.Listeners) > 1 {
+		a.interior = o.InterBroker
+	}
+	return a, a.set(o.Limits)
+}
+
+// set replaces the limits. Connections that are open stay, even beyond a lowered limit.
+func (a *admission) set(l Limits) error {
+	overrides := make(map[netip.Addr]int, len(l.PerIPOverrides))
+	for host, limit := range l.PerIPOverrides {
+		if addr, err := netip.ParseAddr(host); err == nil {
+			overrides[addr.Unmap()] = limit
+			continue
+		}
+		found, err := net.LookupHost(host)
+		if err != nil {
+			return fmt.Errorf("max.connections.per.ip.overrides: %s: %w", host, err)
+		}
+		for _, text := range found {
+			if addr, err := netip.ParseAddr(text); err == nil {
+				overrides[addr.Unmap().WithZone("")] = limit
+			}
+		}
+	}
+	a.mu.Lock()
+	a.mu.limits, a.mu.overrides = l, overrides
+	a.mu.Unlock()
+	a.room.Broadcast()
+	return nil
+}
+
+// admit counts an accepted connection in, waiting for room. full tells that it is beyond the total on the inter-broker
+// listener, so that another one must go. An error means that the connection is to be closed; nothing is counted then.
+func (a *admission) admit(listener string, ip netip.Addr) (full bool, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.mu.listeners[listener]
+	inside := listener == a.interior
+	for !a.mu.stopped && (s.limit > 0 && s.connections >= s.limit || !inside && a.fullLocked()) {
+		a.room.Wait()
+	}
+	if a.mu.stopped {
+		return false, errStopping
+	}
+	limit, special := a.mu.overrides[ip]
+	if !special {
+		limit = a.mu.limits.MaxConnectionsPerIP
+	}
+	if (special || limit > 0) && a.mu.ips[ip] >= limit {
+		return false, errPerIP
+	}
+	full = a.fullLocked()
+	a.mu.total++
+	s.connections++
+	a.mu.ips[ip]++
+	return full, nil
+}
+
+func (a *admission) fullLocked() bool {
+	return a.mu.limits.MaxConnections > 0 && a.mu.total >= a.mu.limits.MaxConnections
+}
+
+// leave counts a connection out.
+func (a *admission) leave(listener string, ip netip.Addr) {
+	a.mu.Lock()
+	a.mu.total--
+	a.mu.listeners[listener].connections--
+	if a.mu.ips[ip]--; a.mu.ips[ip] <= 0 {
+		delete(a.mu.ips, ip)
+	}
+	a.mu.Unlock()
+	a.room.Broadcast()
+}
+
+func (a *admission) stop() {
+	a.mu.Lock()
+	a.mu.stopped = true
+	a.mu.Unlock()
+	a.room.Broadcast()
+}
+
+// throttle waits as long as the creation rates of broker and listener demand.
+func (a *admission) throttle(ctx context.Context, listener string) {
+	now := a.clock.Now()
+	a.mu.Lock()
+	s := a.mu.listeners[listener]
+	wait := max(a.mu.pace.take(now, a.mu.limits.MaxCreationRate), s.pace.take(now, s.rate))
+	a.mu.Unlock()
+	sleep(ctx, a.clock, wait)
+}
+
+// pacer spreads events to a rate, after a burst of at most one second's worth.
+type pacer struct{ next time.Time }
+
+// take books one event and says how long to wait before it.
+func (p *pacer) take(now time.Time, rate int) time.Duration {
+	if rate <= 0 {
+		return 0
+	}
+	if earliest := now.Add(-time.Second); p.next.Before(earliest) {
+		p.next = earliest
+	}
+	p.next = p.next.Add(time.Second / time.Duration(rate))
+	return p.next.Sub(now)
+}
+
+// sleep waits for d or until ctx is done.
+func sleep(ctx context.Context, c clock.Clock, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	over := make(chan struct{})
+	timer := c.AfterFunc(d, func() { close(over) })
+	select {
+	case <-over:
+	case <-ctx.Done():
+		timer.Stop()
+	}
+}
+
+// addrOf is a peer's address without port and zone; the zero Addr for connections that are not TCP.
+func addrOf(a net.Addr) netip.Addr {
+	if tcp, ok := a.(*net.TCPAddr); ok {
+		return tcp.AddrPort().Addr().Unmap().WithZone("")
+	}
+	return netip.Addr{}
+}
