@@ -145,7 +145,7 @@ func (c *check) notOneOf(k *Key, s string) *fault {
 	if c.foldCase {
 		how = "String must be one of (case insensitive): "
 	}
-	return invalid(k, s, how+strings.Join(c.oneOf, ", "), "not one of "+strings.Join(c.oneOf, ", "))
+	return invalid(k, s, how+strings.Join(c.oneOf, ", "), fmt.Sprintf("%q is not allowed", s))
 }
 
 func (c *check) applyList(k *Key, v *value) *fault {

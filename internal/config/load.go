@@ -29,7 +29,7 @@ func (e *Error) Error() string {
 	if e.Key != "" {
 		b.WriteString(e.Key + "=" + oneLine(e.Value) + ": ")
 	}
-	b.WriteString(e.Reason)
+	b.WriteString(strings.TrimSuffix(e.Reason, "."))
 	if e.Allowed != "" {
 		b.WriteString("; allowed: " + e.Allowed)
 	}
