@@ -7,6 +7,7 @@ import (
 	"weir/internal/clock"
 	"weir/internal/config"
 	"weir/internal/storage/producer"
+	"weir/internal/storage/segment"
 	"weir/internal/uuid"
 	"weir/internal/vfs"
 )
@@ -37,6 +38,13 @@ type Options struct {
 	Logger   *slog.Logger
 	Producer producer.Config
 	Files    *FileLimiter // open files shared by all logs; nil: files stay open until CloseIdle
+
+	// Lowered is told, before Truncate returns, that the recovery point has
+	// fallen: the checkpoint must not stay above it, or records that are appended
+	// next would be believed to be fsynced. May be nil.
+	Lowered func(recoveryPoint int64) error
+	// Buffers is scratch memory shared by all logs; nil: this log has its own.
+	Buffers *segment.Buffers
 
 	// Progress is told during recovery, from the goroutine that opens.
 	Progress func(Progress)
@@ -71,6 +79,7 @@ type Appended struct {
 	FirstOffset, LastOffset int64
 	MaxTimestamp            int64 // of the batches, or of the original when Duplicate
 	LogStart                int64
+	LogAppendTimeMs         int64 // -1 unless message.timestamp.type is LogAppendTime
 	// Duplicate: the batch repeats one of the producer's last five; nothing
 	// was written and the offsets are the original's.
 	Duplicate bool
@@ -84,8 +93,9 @@ type ReadResult struct {
 	// no regions it is the offset that was asked for.
 	FirstBatchOffset int64
 	Size             int64 // bytes in Regions
-	// FirstBatchCut: the first batch is larger than maxBytes and minOne was
-	// not set, so nothing is returned although there is data.
+	// FirstBatchCut: the first batch is larger than maxBytes, and minOne was not
+	// set: Regions hold only a part of it, or none. Fetch v3 and later answers
+	// nothing then, older ones the part.
 	FirstBatchCut bool
 	// SegmentBase and Position locate the asked offset in the log, for
 	// counting the bytes between two offsets.

@@ -158,6 +158,13 @@ func (c *Cache) Clear() {
 	}
 }
 
+// Touch makes the entries unsaved, for a file that is damaged or missing.
+func (c *Cache) Touch() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.version++
+}
+
 // Entries returns a copy, in order.
 func (c *Cache) Entries() []Entry {
 	c.mu.RLock()

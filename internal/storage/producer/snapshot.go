@@ -234,19 +234,19 @@ func (s *State) DropSnapshot(offset int64) error {
 }
 
 // MarkSnapshotDeleted forgets the snapshot at offset and renames its file to
-// end in DeletedSuffix. It returns the new path; false when there is none.
-func (s *State) MarkSnapshotDeleted(offset int64) (string, bool, error) {
+// end in DeletedSuffix; false when there is none.
+func (s *State) MarkSnapshotDeleted(offset int64) (bool, error) {
 	i, ok := slices.BinarySearch(s.snapshots, offset)
 	if !ok {
-		return "", false, nil
+		return false, nil
 	}
 	s.snapshots = slices.Delete(s.snapshots, i, i+1)
 	path := s.path(offset)
 	err := s.fs.Rename(path, path+DeletedSuffix)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", false, nil
+		return false, nil
 	}
-	return path + DeletedSuffix, err == nil, err
+	return err == nil, err
 }
 
 func (s *State) path(offset int64) string { return filepath.Join(s.dir, SnapshotName(offset)) }

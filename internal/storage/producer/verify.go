@@ -19,9 +19,16 @@ type verification struct {
 }
 
 // StartVerification returns the guard for a transactional batch that does not
-// continue an open transaction; a second batch meanwhile gets the same guard,
-// and the lowest sequence seen must be appended first.
-func (s *State) StartVerification(id int64, sequence int32, epoch int16, epochBump bool, nowMs int64) Guard {
+// continue an open transaction, NoGuard for one that does. A second batch
+// meanwhile gets the same guard, and the lowest sequence seen must be appended
+// first. ErrInvalidEpoch: a later epoch of the producer is known.
+func (s *State) StartVerification(id int64, sequence int32, epoch int16, epochBump bool, nowMs int64) (Guard, error) {
+	if e, ok := s.producers[id]; ok && epoch < e.Epoch {
+		return NoGuard, staleEpoch(id, epoch, e.Epoch)
+	}
+	if s.HasOpenTransaction(id, epoch) {
+		return NoGuard, nil
+	}
 	v, ok := s.verifying[id]
 	if !ok {
 		s.guards++
@@ -34,7 +41,11 @@ func (s *State) StartVerification(id int64, sequence int32, epoch int16, epochBu
 	if epoch > v.epoch {
 		v.epoch, v.lowestSequence = epoch, sequence
 	}
-	return v.guard
+	return v.guard, nil
+}
+
+func staleEpoch(id int64, epoch, known int16) error {
+	return refuse(ErrInvalidEpoch, "Epoch of producer %d is %d, which is smaller than the last seen epoch %d", id, epoch, known)
 }
 
 // HasOpenTransaction reports an open transaction of exactly this epoch.
@@ -50,7 +61,7 @@ func (s *State) CheckVerified(b *Batch, guard Guard) error {
 		return nil
 	}
 	if e, ok := s.producers[b.ProducerID]; ok && b.Epoch < e.Epoch {
-		return refuse(ErrInvalidEpoch, "Epoch of producer %d is %d, which is smaller than the last seen epoch %d", b.ProducerID, b.Epoch, e.Epoch)
+		return staleEpoch(b.ProducerID, b.Epoch, e.Epoch)
 	}
 	if s.cfg.VerificationOff || b.Control {
 		return nil

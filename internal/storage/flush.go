@@ -1,0 +1,225 @@
+package storage
+
+import (
+	"errors"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+
+	"weir/internal/checkpoint"
+	"weir/internal/storage/epoch"
+	"weir/internal/storage/producer"
+	"weir/internal/storage/segment"
+	"weir/internal/uuid"
+	"weir/internal/vfs"
+)
+
+// never is a time that Tick does not reach.
+const never = math.MaxInt64
+
+// Flush makes everything below upTo survive a power cut, and raises the
+// recovery point; upTo < 0 or above the log end means the log end. Many callers
+// at once share one fsync.
+func (l *Log) Flush(upTo int64) error {
+	if end := l.LogEnd(); upTo < 0 || upTo > end {
+		upTo = end
+	}
+	return l.flush(upTo, false)
+}
+
+// flush waits for its turn and then finds that the one before has often
+// already done its work. group flushes all there is and not only what was asked
+// for, so that those who wait behind have nothing left to do.
+func (l *Log) flush(upTo int64, group bool) error {
+	if l.recovery.Load() >= upTo {
+		return nil
+	}
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	return l.flushHeld(upTo, group)
+}
+
+// flushWork is what a flush has to sync, captured under mu.
+type flushWork struct {
+	dir       string
+	end       int64
+	segments  []*segment.Segment
+	snapshots []int64
+	names     bool
+	epochs    []epoch.Entry
+	version   uint64
+	epochsDue bool
+	foreign   []*segment.Segment // fsynced by name, because their handles know of no writes
+	topicID   uuid.UUID          // to be written; Zero when it is
+}
+
+// flushHeld is flush by the holder of flushMu.
+func (l *Log) flushHeld(upTo int64, group bool) error {
+	w, err := l.captureFlush(upTo, group)
+	if err != nil || w == nil {
+		return err
+	}
+	if err := l.sync(w); err != nil {
+		l.restoreFlush(w)
+		return l.storageError(w.dir, "flush", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if w.epochsDue {
+		l.epochs.Saved(w.version)
+	}
+	// Nobody cuts the log while flushMu is held.
+	if w.end > l.recovery.Load() {
+		l.recovery.Store(w.end)
+	}
+	l.lastFlushMs.Store(l.nowMs())
+	l.wakeTickLocked()
+	return nil
+}
+
+func (l *Log) captureFlush(upTo int64, group bool) (*flushWork, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v := &l.mu.view
+	if v.gone != nil {
+		return nil, v.gone
+	}
+	from := l.recovery.Load()
+	if group {
+		upTo = v.logEnd
+	}
+	upTo = min(upTo, v.logEnd)
+	if from >= upTo {
+		return nil, nil
+	}
+	w := &flushWork{dir: l.mu.dir, end: upTo, names: l.mu.unsyncedNames}
+	for _, s := range v.segments[v.floor(from):] {
+		if s.BaseOffset() < upTo {
+			w.segments = append(w.segments, s)
+		}
+	}
+	w.snapshots, l.mu.unsyncedSnapshots = l.mu.unsyncedSnapshots, nil
+	w.foreign, l.mu.foreign = l.mu.foreign, nil
+	if l.mu.topicIDUnsaved {
+		w.topicID = l.mu.topicID
+	}
+	l.mu.unsyncedNames = false
+	w.epochs, w.version, w.epochsDue = l.epochs.Unsaved(upTo)
+	return w, nil
+}
+
+// restoreFlush gives back what a failed flush has not synced.
+func (l *Log) restoreFlush(w *flushWork) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.unsyncedSnapshots = append(w.snapshots, l.mu.unsyncedSnapshots...)
+	l.mu.unsyncedNames = l.mu.unsyncedNames || w.names
+	l.mu.foreign = append(w.foreign, l.mu.foreign...)
+}
+
+// sync does the fsyncs of a flush: data first, then what describes it, and the
+// directory that names it all.
+func (l *Log) sync(w *flushWork) error {
+	for _, s := range w.segments {
+		if err := s.Flush(); err != nil {
+			return err
+		}
+	}
+	for _, s := range w.foreign {
+		if err := syncFile(l.fs, s.LogPath()); err != nil {
+			return err
+		}
+	}
+	for _, o := range w.snapshots {
+		if err := producer.SyncSnapshot(l.fs, w.dir, o); err != nil {
+			return err
+		}
+	}
+	if w.epochsDue {
+		if err := writeEpochs(l, w.dir, w.epochs); err != nil {
+			return err
+		}
+	}
+	if !w.topicID.IsZero() {
+		if err := l.AssignTopicID(w.topicID); err != nil {
+			return err
+		}
+	}
+	if w.names {
+		return l.fs.SyncDir(w.dir)
+	}
+	return nil
+}
+
+// syncFile fsyncs a file by name; one that retention has taken away needs it no
+// more.
+func syncFile(fsys vfs.FS, path string) error {
+	f, err := fsys.Open(path, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+func writeEpochs(l *Log, dir string, entries []epoch.Entry) error {
+	out := make([]checkpoint.EpochEntry, len(entries))
+	for i, e := range entries {
+		out[i] = checkpoint.EpochEntry{Epoch: e.Epoch, StartOffset: e.StartOffset}
+	}
+	return checkpoint.WriteEpochs(l.fs, filepath.Join(dir, checkpoint.LeaderEpochFile), out)
+}
+
+// wakeTickLocked plans the next time Tick has something to do: at once when a
+// rolled segment is not flushed, after flush.ms when there are unflushed
+// records, and when renamed files are due for deletion.
+func (l *Log) wakeTickLocked() {
+	v := &l.mu.view
+	at := int64(never)
+	switch from := l.recovery.Load(); {
+	case v.gone != nil:
+	case from < min(v.active().BaseOffset(), v.logEnd):
+		at = 0
+	case from < v.logEnd:
+		if ms := l.cfg.Load().FlushMs; ms < never-l.lastFlushMs.Load() {
+			at = l.lastFlushMs.Load() + ms
+		}
+	}
+	for _, p := range l.mu.doomed {
+		at = min(at, p.due.UnixMilli())
+	}
+	l.nextTick.Store(at)
+}
+
+// Tick does what is due at now: it flushes rolled segments and, by flush.ms,
+// the active one, and deletes renamed files after file.delete.delay.ms. The
+// owner calls it for all its logs, once in a while; when nothing is due it
+// costs one atomic load.
+func (l *Log) Tick(now time.Time) error {
+	if now.UnixMilli() < l.nextTick.Load() {
+		return nil
+	}
+	upTo := l.flushDue(now)
+	if upTo > 0 {
+		if err := l.flush(upTo, false); err != nil {
+			return err
+		}
+	}
+	return l.RunDeletes(now)
+}
+
+// flushDue is the offset up to which Tick is to flush.
+func (l *Log) flushDue(now time.Time) int64 {
+	v, from := l.view.Load(), l.recovery.Load()
+	if v.gone != nil {
+		return 0
+	}
+	if ms := l.cfg.Load().FlushMs; from < v.logEnd && now.UnixMilli()-l.lastFlushMs.Load() >= ms {
+		return v.logEnd
+	}
+	return min(v.active().BaseOffset(), v.logEnd)
+}

@@ -1,0 +1,224 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"weir/internal/checkpoint"
+	"weir/internal/uuid"
+)
+
+// TopicID is the topic's id, Zero when it is not known.
+func (l *Log) TopicID() uuid.UUID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.topicID
+}
+
+// AssignTopicID stores the topic's id in partition.metadata. *TopicIDError: the
+// directory belongs to another one.
+func (l *Log) AssignTopicID(id uuid.UUID) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.mu.view.gone; err != nil {
+		return err
+	}
+	if l.mu.topicID == id && !l.mu.topicIDUnsaved {
+		return nil
+	}
+	if !l.mu.topicID.IsZero() && l.mu.topicID != id {
+		return &TopicIDError{Dir: l.mu.dir, Stored: l.mu.topicID.String(), Assigned: id.String()}
+	}
+	return l.assignTopicIDLocked(id)
+}
+
+// assignTopicIDLocked keeps the id even when the file cannot be written, for a
+// later flush to try again. It happens once in a log's life, so its fsync under
+// the lock holds up nobody.
+func (l *Log) assignTopicIDLocked(id uuid.UUID) error {
+	l.mu.topicID, l.mu.topicIDUnsaved = id, true
+	err := checkpoint.WritePartitionMetadata(l.fs, filepath.Join(l.mu.dir, checkpoint.PartitionFile), checkpoint.PartitionMetadata{TopicID: id})
+	if err == nil {
+		l.mu.topicIDUnsaved = false
+	}
+	return l.diskLocked("assign topic id", err)
+}
+
+// Rename moves the directory to its name of another kind, within the same log
+// directory; rand gives the unique part of the name. Regions and reads under
+// way go on.
+func (l *Log) Rename(kind Kind, rand io.Reader) error {
+	name := DirName(l.topic, l.partition)
+	if kind != Current {
+		name = RenamedDirName(l.topic, l.partition, kind, rand)
+	}
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	parent, err := l.renameLocked(name)
+	if err != nil {
+		return err
+	}
+	return l.storageError(parent, "rename", l.fs.SyncDir(parent))
+}
+
+func (l *Log) renameLocked(name string) (parent string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.mu.view.gone; err != nil && !errors.Is(err, ErrClosed) {
+		return "", err
+	}
+	parent = filepath.Dir(l.mu.dir)
+	to := filepath.Join(parent, name)
+	if to == l.mu.dir {
+		return parent, nil
+	}
+	if err := l.fs.Rename(l.mu.dir, to); err != nil {
+		return "", l.diskLocked(fmt.Sprintf("rename to %s", name), err)
+	}
+	l.mu.dir = to
+	l.mu.producers.SetDir(to)
+	for _, s := range l.mu.view.segments {
+		s.SetDir(to)
+	}
+	for _, d := range l.mu.doomed {
+		for _, s := range d.segments {
+			s.SetDir(to)
+		}
+	}
+	return parent, nil
+}
+
+// Delete closes the log and removes its directory. Regions in flight stay
+// readable.
+func (l *Log) Delete() error {
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	err := l.dropLocked()
+	dir := l.mu.dir
+	err = errors.Join(err, l.fs.RemoveAll(dir), l.fs.SyncDir(filepath.Dir(dir)))
+	return l.diskLocked("delete", err)
+}
+
+// Close ends the log cleanly: when it returns without error everything is
+// fsynced, a producer snapshot at the log end is written and the next Open with
+// HadCleanShutdown needs no recovery. RecoveryPoint is the log end then.
+func (l *Log) Close() error {
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	if err := l.settle(); err != nil {
+		if errors.Is(err, ErrClosed) {
+			return nil
+		}
+		return errors.Join(err, l.drop())
+	}
+	err := l.flushHeld(l.LogEnd(), true)
+	if err == nil {
+		err = l.syncRest()
+	}
+	return errors.Join(err, l.drop())
+}
+
+// settle brings what is in memory only to the files.
+func (l *Log) settle() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v := &l.mu.view
+	if v.gone != nil {
+		return v.gone
+	}
+	p := l.mu.producers
+	p.SetMapEnd(max(p.MapEnd(), v.logEnd))
+	wrote, err := p.Snapshot()
+	if err != nil {
+		return l.diskLocked("close", err)
+	}
+	if wrote {
+		l.mu.unsyncedSnapshots = append(l.mu.unsyncedSnapshots, p.MapEnd())
+		l.mu.unsyncedNames = true
+	}
+	return l.diskLocked("close", v.active().Deactivate())
+}
+
+// syncRest makes durable what a flush that had no new records has passed over:
+// trimmed indexes, a last snapshot, epochs assigned since.
+func (l *Log) syncRest() error {
+	w := l.captureAll()
+	err := l.sync(w)
+	if err == nil && w.epochsDue {
+		l.epochs.Saved(w.version)
+	}
+	return l.storageError(w.dir, "close", err)
+}
+
+func (l *Log) captureAll() *flushWork {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v := &l.mu.view
+	w := &flushWork{dir: l.mu.dir, end: v.logEnd, names: l.mu.unsyncedNames, snapshots: l.mu.unsyncedSnapshots, foreign: l.mu.foreign}
+	for _, s := range v.segments {
+		if s.Dirty() {
+			w.segments = append(w.segments, s)
+		}
+	}
+	w.epochs, w.version, w.epochsDue = l.epochs.Unsaved(v.logEnd)
+	if l.mu.topicIDUnsaved {
+		w.topicID = l.mu.topicID
+	}
+	return w
+}
+
+// CloseIdle closes the files that the log holds open; the next use opens them
+// again.
+func (l *Log) CloseIdle() error {
+	v := l.view.Load()
+	var err error
+	for _, s := range v.segments {
+		l.files.closed(s)
+		err = errors.Join(err, s.CloseHandles())
+	}
+	return l.storageError(l.Dir(), "close files", err)
+}
+
+// OpenFiles is the number of files that the log holds open.
+func (l *Log) OpenFiles() int {
+	n := 0
+	for _, s := range l.view.Load().segments {
+		n += s.OpenFiles()
+	}
+	return n
+}
+
+// Abandon closes the files and writes nothing, as a killed process does: for a
+// log directory that has failed, and for tests.
+func (l *Log) Abandon() { _ = l.drop() }
+
+func (l *Log) drop() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dropLocked()
+}
+
+// dropLocked lets go of all files and refuses every later call.
+func (l *Log) dropLocked() error {
+	v := &l.mu.view
+	var errs []error
+	for _, s := range v.segments {
+		l.files.closed(s)
+		errs = append(errs, s.CloseHandles())
+	}
+	for _, d := range l.mu.doomed {
+		for _, s := range d.segments {
+			l.files.closed(s)
+			errs = append(errs, s.CloseHandles())
+		}
+	}
+	v.gone = ErrClosed
+	gone := *v
+	l.view.Store(&gone)
+	l.nextTick.Store(never)
+	return errors.Join(errs...)
+}
