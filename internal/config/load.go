@@ -36,7 +36,7 @@ func (e *Error) Error() string {
 	if e.Example != "" {
 		b.WriteString("; example: " + e.Key + "=" + e.Example)
 	}
-	return b.String()
+	return printable(b.String())
 }
 
 // Warning is something the operator should know, but with which the node starts.
@@ -60,15 +60,20 @@ func place(file string, line int) string {
 	return fmt.Sprintf("%s:%d: ", file, line)
 }
 
-// oneLine keeps an error on one line and short, whatever stands in the file.
-func oneLine(s string) string {
-	const limit = 200
-	s = strings.Map(func(r rune) rune {
+// printable keeps a message on one line, whatever stands in the file.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return '?'
 		}
 		return r
 	}, s)
+}
+
+// oneLine shortens a value for a message.
+func oneLine(s string) string {
+	const limit = 200
+	s = printable(s)
 	if len(s) > limit {
 		s = strings.ToValidUTF8(s[:limit], "") + "…"
 	}
@@ -122,7 +127,7 @@ type loader struct {
 }
 
 func (l *loader) warn(s setting, format string, args ...any) {
-	l.warnings = append(l.warnings, Warning{File: s.file, Line: s.line, Key: s.key, Message: fmt.Sprintf(format, args...)})
+	l.warnings = append(l.warnings, Warning{File: s.file, Line: s.line, Key: s.key, Message: printable(fmt.Sprintf(format, args...))})
 }
 
 func (l *loader) add(s setting) {

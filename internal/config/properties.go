@@ -15,7 +15,7 @@ type setting struct {
 }
 
 // parseProperties reads the text of a Java .properties file: Properties.load over UTF-8 (a byte sequence that is no
-// UTF-8 is read as ISO 8859-1, which is what Java assumes). It returns every setting in order, also repeated keys.
+// UTF-8 is read as ISO 8859-1, which is what Java assumes; a byte order mark is skipped). It returns every setting in order, also repeated keys.
 func parseProperties(file, text string) ([]setting, error) {
 	if !utf8.ValidString(text) {
 		text = fromLatin1(text)

@@ -1,5 +1,7 @@
 package config
 
+import "sync"
+
 // resolved holds the checked value of every broker key, defaults included. The getters are map lookups; asking for a
 // key that is not in the table, or for another type than the key has, is a bug and panics.
 type resolved struct {
@@ -21,6 +23,11 @@ func resolve(set func(key string) (string, bool)) resolved {
 	}
 	return r
 }
+
+// builtIn is what counts when nothing is set.
+var builtIn = sync.OnceValue(func() resolved {
+	return resolve(func(string) (string, bool) { return "", false })
+})
 
 func (r resolved) get(key string, types ...Type) value {
 	k, ok := Lookup(ScopeBroker, key)

@@ -81,7 +81,7 @@ func newTopic(v map[string]value) *Topic {
 // ValidateTopic checks a topic's overrides against the built-in defaults of a broker. The error is an *Invalid with
 // Kafka's text for the first bad key. (*Effective).ValidateTopic checks against one broker's real configuration.
 func ValidateTopic(overrides map[string]string) error {
-	return validateTopic(resolve(func(string) (string, bool) { return "", false }), overrides)
+	return validateTopic(builtIn(), overrides)
 }
 
 // ValidateTopic checks a topic's overrides as the controller does before it stores them (LogConfig.validate). The
