@@ -202,7 +202,7 @@ func (c *Core) alterResource(img *image.Image, res image.Resource, ops []configO
 		if had == (value != nil) && (!had || old == *value) && res.Type != image.ResourceBroker {
 			continue
 		}
-		if err := elrForbids(img.Features(), res, op.key, value); err != nil {
+		if err := featuresForbid(img.Features(), res, op.key, value); err != nil {
 			return nil, err
 		}
 		if value == nil {
@@ -216,7 +216,7 @@ func (c *Core) alterResource(img *image.Image, res image.Resource, ops []configO
 		recs = append(recs, image.ConfigRecord(res, op.key, value))
 	}
 	for _, key := range dropped {
-		if err := elrForbids(img.Features(), res, key, nil); err != nil {
+		if err := featuresForbid(img.Features(), res, key, nil); err != nil {
 			return nil, err
 		}
 		delete(after, key)
@@ -267,9 +267,12 @@ func (c *Core) newValue(res image.Resource, op configOp, current map[string]stri
 	return &joined, nil
 }
 
-// elrForbids: with eligible leader replicas min.insync.replicas decides who may lead, so that it must be the same everywhere: on the
+// featuresForbid refuses values that the finalized features do not allow. With eligible leader replicas min.insync.replicas decides who may lead, so that it must be the same everywhere: on the
 // cluster and on topics, never on single brokers, and never absent from the cluster.
-func elrForbids(f image.Features, res image.Resource, key string, value *string) *Error {
+func featuresForbid(f image.Features, res image.Resource, key string, value *string) *Error {
+	if key == keyCordoned && res.Type == image.ResourceBroker && value != nil && !f.CordonedDirs() {
+		return refuse(kerr.InvalidConfig, "The cordoned.log.dirs configuration value cannot be set because it requires metadata.version >= 4.3-IV0")
+	}
 	if key != keyMinISR || res.Type != image.ResourceBroker || !f.ELR() {
 		return nil
 	}

@@ -164,8 +164,9 @@ func (c *Core) topicConfig(img *image.Image, topic, key string) string {
 }
 
 const (
-	keyMinISR  = "min.insync.replicas"
-	keyUnclean = "unclean.leader.election.enable"
+	keyMinISR   = "min.insync.replicas"
+	keyCordoned = "cordoned.log.dirs"
+	keyUnclean  = "unclean.leader.election.enable"
 )
 
 // minISR is min(min.insync.replicas, replication factor) of a topic.
