@@ -48,7 +48,7 @@ func (e *Effective) DescribeTopic(overrides map[string]string) []Entry {
 		}
 		entry := Entry{Name: k.Name, Type: int8(k.Type), Doc: k.Doc}
 		if set {
-			entry.Synonyms = append(entry.Synonyms, Synonym{Name: k.Name, Value: &raw, Source: SourceTopic})
+			entry.Synonyms = append(entry.Synonyms, Synonym{Name: k.Name, Value: canonical(k, raw), Source: SourceTopic})
 		} else {
 			raw = e.topicValue(k.Name)
 		}
@@ -67,7 +67,7 @@ func (e *Effective) DescribeGroup(overrides map[string]string) []Entry {
 		raw, set := overrides[k.Name]
 		entry := Entry{Name: k.Name, Type: int8(k.Type), Doc: k.Doc}
 		if set {
-			entry.Synonyms = append(entry.Synonyms, Synonym{Name: k.Name, Value: &raw, Source: SourceGroup})
+			entry.Synonyms = append(entry.Synonyms, Synonym{Name: k.Name, Value: canonical(k, raw), Source: SourceGroup})
 		} else {
 			raw = e.groupValue(k)
 		}

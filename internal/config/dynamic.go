@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -181,11 +180,37 @@ func (e *Effective) groupValue(k *Key) string {
 	return *k.Default
 }
 
-// AppendList returns the list current with the items of add that it does not hold yet at its end: the APPEND of
-// IncrementalAlterConfigs.
+// AlterList computes the value that an APPEND or SUBTRACT of IncrementalAlterConfigs stores: current (nil: not set, the
+// built-in default counts) with or without the given items. The result is not checked yet. The error is an *Invalid.
+func AlterList(scope Scope, name string, current *string, items string, subtract bool) (string, error) {
+	k, ok := Lookup(scope, name)
+	if !ok && scope == ScopeBroker {
+		return "", &Invalid{Message: "Unknown config name: " + name}
+	}
+	if !ok || k.Type != TypeList {
+		op := "APPEND"
+		if subtract {
+			op = "SUBTRACT"
+		}
+		return "", &Invalid{Message: fmt.Sprintf("Can't %s to key %s because its type is not LIST.", op, name)}
+	}
+	if current == nil {
+		current = k.Default
+	}
+	was := ""
+	if current != nil {
+		was = *current
+	}
+	if subtract {
+		return SubtractList(was, items), nil
+	}
+	return AppendList(was, items), nil
+}
+
+// AppendList returns the list current with those items of add at its end that it does not hold yet.
 func AppendList(current, add string) string {
-	items := javaSplit(current)
-	for _, a := range javaSplit(add) {
+	items := splitList(current)
+	for _, a := range splitList(add) {
 		if !slices.Contains(items, a) {
 			items = append(items, a)
 		}
@@ -193,17 +218,9 @@ func AppendList(current, add string) string {
 	return strings.Join(items, ",")
 }
 
-// SubtractList returns the list current without the items of remove: the SUBTRACT of IncrementalAlterConfigs.
+// SubtractList returns the list current without the items of remove.
 func SubtractList(current, remove string) string {
-	gone := javaSplit(remove)
-	items := slices.DeleteFunc(javaSplit(current), func(s string) bool { return slices.Contains(gone, s) })
+	gone := splitList(remove)
+	items := slices.DeleteFunc(splitList(current), func(s string) bool { return slices.Contains(gone, s) })
 	return strings.Join(items, ",")
-}
-
-// javaSplit splits at commas as the controller does: no trimming, and trailing empty items are dropped.
-func javaSplit(s string) []string {
-	if regexp.MustCompile(`^,*$`).MatchString(s) {
-		return nil
-	}
-	return strings.Split(strings.TrimRight(s, ","), ",")
 }

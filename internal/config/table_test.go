@@ -163,12 +163,39 @@ func TestListOperations(t *testing.T) {
 		{"a,b,c", "c,b", "a,b,c", "a"},
 		{"a", "", "a", "a"},
 		{"", "", "", ""},
+		{"delete", " compact , delete", "delete,compact", ""},
+		{"delete", "compact,,compact", "delete,compact,", "delete"}, // refused afterwards: an entry is empty
 	} {
 		if got := AppendList(c.current, c.arg); got != c.appended {
 			t.Errorf("append %q to %q: %q, want %q", c.arg, c.current, got, c.appended)
 		}
 		if got := SubtractList(c.current, c.arg); got != c.subtracted {
 			t.Errorf("subtract %q from %q: %q, want %q", c.arg, c.current, got, c.subtracted)
+		}
+	}
+}
+
+func TestAlterList(t *testing.T) {
+	set := "compact"
+	for _, c := range []struct {
+		scope    Scope
+		name     string
+		current  *string
+		subtract bool
+		want     string
+	}{
+		{ScopeTopic, "cleanup.policy", nil, false, "delete,compact"}, // the default counts
+		{ScopeTopic, "cleanup.policy", &set, true, ""},
+		{ScopeTopic, "retention.ms", nil, false, "Can't APPEND to key retention.ms because its type is not LIST."},
+		{ScopeTopic, "no.such", nil, true, "Can't SUBTRACT to key no.such because its type is not LIST."},
+		{ScopeBroker, "no.such", nil, false, "Unknown config name: no.such"},
+	} {
+		got, err := AlterList(c.scope, c.name, c.current, "compact", c.subtract)
+		if err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
 }
