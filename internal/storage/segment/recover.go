@@ -210,12 +210,14 @@ func (s *Segment) takeRecovered(e Entry) error {
 	return nil
 }
 
-// endRecovery cuts the file.
+// endRecovery completes the time index and cuts the file.
 func (s *Segment) endRecovery(size int64, r Recovered) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.torn = false
 	s.mu.last = r.NextOffset - 1
+	// As Kafka does, so that the largest timestamp is known again when the segment is opened the next time.
+	s.addTime(s.times.view.Load(), *s.largest.Load())
 	if r.Cut == 0 {
 		return nil
 	}
