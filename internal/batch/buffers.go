@@ -31,8 +31,9 @@ type Buffers struct {
 	rec Record
 	// out is the builder of recompressed and converted batches.
 	out *Builder
-	// legacy is the nested state of message sets: wrappers hold a set that is converted while it is read.
-	legacy legacyScratch
+	// wrap compresses the inside of a wrapper message, msg holds one message of it.
+	wrap compress.Writer
+	msg  []byte
 }
 
 // Pool lends Buffers. The zero value works; it is safe for concurrent use.

@@ -35,7 +35,8 @@ type RecordError struct {
 }
 
 // InvalidRecordError refuses a whole batch. Code is the answer's error code: mostly INVALID_RECORD or INVALID_TIMESTAMP, also
-// MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, UNSUPPORTED_FOR_MESSAGE_FORMAT. Message is the answer's error_message.
+// MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, and UNKNOWN_SERVER_ERROR for what Kafka has no code for. Kafka sends
+// Message as error_message only together with RecordErrors; otherwise its error_message is null.
 type InvalidRecordError struct {
 	Code         int16
 	Message      string
@@ -50,4 +51,9 @@ func invalid(format string, args ...any) *InvalidRecordError {
 
 func corruptMagic(magic int8, b []byte) error {
 	return &CorruptError{Offset: int64(binary.BigEndian.Uint64(b)), Reason: fmt.Sprintf("magic %d where only record batches v2 may be", magic)}
+}
+
+// unanswerable refuses what Kafka fails on without a code of its own: clients see UNKNOWN_SERVER_ERROR, which they do not retry.
+func unanswerable(format string, args ...any) *InvalidRecordError {
+	return &InvalidRecordError{Code: kerr.UnknownServerError.Code, Message: fmt.Sprintf(format, args...)}
 }

@@ -1,9 +1,5 @@
 package batch
 
-import (
-	"fmt"
-)
-
 // Record is one record of a batch. Key, Value and Headers alias the batch or, when it is compressed, a buffer that the
 // next step of the iteration overwrites: copy what must stay.
 type Record struct {
@@ -134,7 +130,7 @@ func errInflate(err error) error {
 	if inner, ok := err.(*InvalidRecordError); ok {
 		return inner
 	}
-	return &CorruptError{Offset: -1, Reason: fmt.Sprintf("Failed to decompress record stream: %v", err)}
+	return unanswerable("Failed to decompress record stream: %v", err)
 }
 
 // checkCount refuses a record count that the bytes of a plain batch cannot hold.
@@ -151,8 +147,11 @@ func checkCount(count int32, bytes int) error {
 // splitRecord splits the body of the first record off plain bytes.
 func splitRecord(b []byte) (body, rest []byte, err error) {
 	size, n := varint(b)
-	if n <= 0 {
-		return nil, nil, errStructure()
+	switch {
+	case n < 0:
+		return nil, nil, unanswerable("Varint is too long, the most significant bit in the 5th byte is set")
+	case n == 0:
+		return nil, nil, errPremature()
 	}
 	b = b[n:]
 	if size < 0 || int(size) > len(b) {

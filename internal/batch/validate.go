@@ -69,10 +69,8 @@ func Validate(b Batch, p *Policy, buf *Buffers) (Checked, error) {
 	if err := checkHeader(b, p); err != nil {
 		return Checked{}, err
 	}
-	v := validator{b: b, p: p, max: NoTimestamp, maxAt: -1, target: b.Codec()}
-	if p.Target.Recompress {
-		v.target = p.Target.Codec
-	}
+	v := newValidator(p, b.TimestampType(), b.Codec())
+	v.b = b
 	// As in Kafka, control records are not compressed when they come uncompressed.
 	keep := v.target == b.Codec() || b.Codec() == None && b.IsControl()
 	if !keep {
@@ -86,9 +84,6 @@ func Validate(b Batch, p *Policy, buf *Buffers) (Checked, error) {
 	}
 	if err != nil {
 		return Checked{}, err
-	}
-	if v.misplaced {
-		return v.recompress(buf)
 	}
 	c := v.result(b)
 	b.SetMaxTimestamp(p.TimestampType, c.MaxTimestamp)
@@ -107,7 +102,7 @@ func checkHeader(b Batch, p *Policy) error {
 		return &CorruptError{Offset: -1, Reason: fmt.Sprintf("Record is corrupt (stored crc = %d) in topic partition %s.", b.CRC(), p.where())}
 	}
 	if !b.Codec().Valid() {
-		return invalid("Unknown compression type id: %d", b.Codec())
+		return unanswerable("Unknown compression type id: %d", b.Codec())
 	}
 	if p.Origin != Client {
 		return nil
@@ -143,17 +138,24 @@ func (p *Policy) tooLarge(size int) *InvalidRecordError {
 
 // validator is the walk over one batch's records.
 type validator struct {
-	b      Batch
-	p      *Policy
-	target Codec
-	max    int64 // largest timestamp so far
-	maxAt  int32 // position of the first record with it
-	index  int32
-	// misplaced: a record of a compressed batch has an offset delta that is not its position; it is rewritten, as Kafka does.
-	misplaced bool
-	bad       []RecordError
+	b         Batch
+	p         *Policy
+	target    Codec
+	max       int64 // largest timestamp so far
+	maxAt     int32 // position of the first record with it
+	index     int32
+	bad       []RecordError // at most maxRecordErrors
 	badTotal  int
 	badTime   bool
+	misplaced bool // an offset delta is not the record's position
+}
+
+func newValidator(p *Policy, from TimestampType, source Codec) validator {
+	v := validator{p: p, from: from, max: NoTimestamp, maxAt: -1, target: source}
+	if p.Target.Recompress {
+		v.target = p.Target.Codec
+	}
+	return v
 }
 
 func (v *validator) plain(buf *Buffers) error {
@@ -213,7 +215,13 @@ func (v *validator) compressed(buf *Buffers) error {
 	if err := win.ensureEnd(); err != nil {
 		return err
 	}
-	return v.refused()
+	if err := v.refused(); err != nil {
+		return err
+	}
+	if v.misplaced { // Kafka tries to rewrite such a batch and fails; a plain one it lets pass
+		return unanswerable("Offset deltas of the records are not 0, 1, 2… in topic partition %s", v.p.where())
+	}
+	return nil
 }
 
 // check applies the topic's rules to one record.
@@ -227,7 +235,7 @@ func (v *validator) check(r *Record, keyLen, valueLen int) {
 			v.reject("Timestamp %d of message with offset %d is out of range. The timestamp should be within [%d, %d]",
 				r.Timestamp, r.Offset, v.p.Now-v.p.BeforeMaxMs, v.p.Now+v.p.AfterMaxMs)
 		}
-	case v.b.TimestampType() == LogAppendTime:
+	case v.from == LogAppendTime:
 		v.badTime = true
 		v.reject("Invalid timestamp type in message DefaultRecord(offset=%d, timestamp=%d, key=%d bytes, value=%d bytes). Producer should not set timestamp type to LogAppendTime.",
 			r.Offset, r.Timestamp, max(keyLen, 0), max(valueLen, 0))
@@ -273,44 +281,56 @@ func (v *validator) result(b Batch) Checked {
 // recompress checks the records and writes them anew at offset deltas 0, 1, 2…, in one pass over the stream: neither the
 // inflated batch nor more than MaxBatch of output is ever held.
 func (v *validator) recompress(buf *Buffers) (Checked, error) {
-	*v = validator{b: v.b, p: v.p, target: v.target, max: NoTimestamp, maxAt: -1}
 	out := buf.builder(v.options())
 	for r, err := range v.b.Records(buf) {
+		if err == nil {
+			err = v.rewrite(out, &r)
+		}
 		if err != nil {
 			return Checked{}, err
 		}
-		v.check(&r, len(r.Key), len(r.Value))
-		if v.badTotal > 0 {
-			continue
-		}
-		out.Append(v.timestamp(&r), r.Key, r.Value, r.Headers)
-		if v.p.MaxBatch > 0 && out.Len() > int(v.p.MaxBatch) {
-			return Checked{}, v.p.grown(out.Len())
-		}
 	}
+	return v.finish(out)
+}
+
+// rewrite checks one record and adds it to the new batch, unless the batch is refused anyway.
+func (v *validator) rewrite(out *Builder, r *Record) error {
+	v.check(r, len(r.Key), len(r.Value))
+	if v.badTotal > 0 {
+		return nil
+	}
+	ts := r.Timestamp
+	if v.p.TimestampType == LogAppendTime {
+		ts = v.p.Now
+	}
+	out.Append(ts, r.Key, r.Value, r.Headers)
+	return v.checkGrown(out.Len())
+}
+
+// finish ends the new batch, or refuses it.
+func (v *validator) finish(out *Builder) (Checked, error) {
 	if err := v.refused(); err != nil {
 		return Checked{}, err
 	}
 	fresh := out.Build()
-	if v.p.MaxBatch > 0 && fresh.Len() > int(v.p.MaxBatch) {
-		return Checked{}, v.p.grown(fresh.Len())
+	if err := v.checkGrown(fresh.Len()); err != nil {
+		return Checked{}, err
 	}
 	c := v.result(fresh)
 	c.Recompressed = true
 	return c, nil
 }
 
+func (v *validator) checkGrown(size int) error {
+	if v.p.MaxBatch > 0 && size > int(v.p.MaxBatch) {
+		return v.p.grown(size)
+	}
+	return nil
+}
+
 func (p *Policy) grown(size int) *InvalidRecordError {
 	return &InvalidRecordError{Code: kerr.MessageTooLarge.Code, Message: fmt.Sprintf(
 		"Message batch size is %d bytes in append topartition %s which exceeds the maximum configured size of %d.", size, p.where(), p.MaxBatch)}
-}
-
-// timestamp is what a record rewritten under the policy carries.
-func (v *validator) timestamp(r *Record) int64 {
-	if v.p.TimestampType == LogAppendTime {
-		return v.p.Now
-	}
-	return r.Timestamp
 }
 
 // options are the header of the rewritten batch.
@@ -320,11 +340,12 @@ func (v *validator) options() Options {
 	if v.p.Target.Recompress {
 		o.Level = v.p.Target.Level
 	}
-	o.BaseOffset = v.b.BaseOffset()
-	o.LeaderEpoch = v.b.LeaderEpoch()
-	o.ProducerID, o.ProducerEpoch, o.BaseSequence = v.b.ProducerID(), v.b.ProducerEpoch(), v.b.BaseSequence()
 	o.TimestampType, o.LogAppendMs = v.p.TimestampType, v.p.Now
-	o.Transactional, o.Control = v.b.IsTransactional(), v.b.IsControl()
+	if b := v.b; b != nil {
+		o.BaseOffset, o.LeaderEpoch = b.BaseOffset(), b.LeaderEpoch()
+		o.ProducerID, o.ProducerEpoch, o.BaseSequence = b.ProducerID(), b.ProducerEpoch(), b.BaseSequence()
+		o.Transactional, o.Control = b.IsTransactional(), b.IsControl()
+	}
 	return o
 }
 
@@ -345,13 +366,11 @@ func Single(records []byte, apiVersion int16) (Batch, error) {
 		return nil, &InvalidRecordError{Code: kerr.UnsupportedCompressionType.Code,
 			Message: fmt.Sprintf("Produce requests with version %d are not allowed to use ZStandard compression", apiVersion)}
 	}
-	if _, _, err := NextEntry(rest); err == nil {
+	switch _, _, err := NextEntry(rest); {
+	case err == nil:
 		return nil, invalid("Produce requests with version %d are only allowed to contain exactly one record batch per partition", apiVersion)
-	} else if err != ErrShort {
+	case err != ErrShort:
 		return nil, err
 	}
-	if len(rest) > 0 {
-		return nil, &CorruptError{Offset: -1, Reason: fmt.Sprintf("%d bytes behind the record batch", len(rest))}
-	}
-	return b, nil
+	return b, nil // what is too short for a second batch is ignored, as Kafka does
 }

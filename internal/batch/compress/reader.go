@@ -75,8 +75,28 @@ func (r *Reader) resetGzip() error {
 		r.gz = nil
 		return unexpected(err)
 	}
-	r.out = r.gz
+	r.gz.Multistream(false)
+	r.out = (*gzipMembers)(r)
 	return nil
+}
+
+// gzipMembers reads one gzip member after another. Like Java it takes whatever is no member behind the first as the end.
+type gzipMembers Reader
+
+func (g *gzipMembers) Read(p []byte) (int, error) {
+	for {
+		n, err := g.gz.Read(p)
+		if n > 0 || err == nil {
+			return n, nil
+		}
+		if err != io.EOF {
+			return 0, err
+		}
+		if g.src.Len() == 0 || g.gz.Reset(&g.src) != nil {
+			return 0, io.EOF
+		}
+		g.gz.Multistream(false)
+	}
 }
 
 func (r *Reader) resetZstd(src []byte) error {

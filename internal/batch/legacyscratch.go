@@ -1,3 +1,0 @@
-package batch
-
-type legacyScratch struct{}
