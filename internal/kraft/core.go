@@ -369,3 +369,7 @@ func (c *Core) forget() {
 	c.fetch.inflight, c.fetch.once, c.fetch.hw, c.fetch.at = 0, false, -1, c.now
 	c.ballots, c.ending, c.retryAt = nil, nil, c.now
 }
+
+// MustFlush reports that the log has records whose flush somebody waits for: a
+// voter acknowledges, and a leader commits, only what is durable.
+func (c *Core) MustFlush() bool { return c.isVoter() && c.log.Flushed < c.log.End }

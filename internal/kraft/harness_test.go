@@ -25,11 +25,13 @@ type harness struct {
 	out   strings.Builder
 	// hold keeps flushes back until the test asks for them.
 	hold bool
+	// slow flushes each node's log about every tenth millisecond instead of at once.
+	slow bool
 
 	// what independent checks remember
-	leaders   map[int32]int32            // epoch → leader
-	votes     map[[2]int32]int32         // epoch, voter → candidate
-	committed map[int64]entryOnDisk      // offset → record
+	leaders   map[int32]int32       // epoch → leader
+	votes     map[[2]int32]int32    // epoch, voter → candidate
+	committed map[int64]entryOnDisk // offset → record
 }
 
 type packet struct {
@@ -166,7 +168,7 @@ func (h *harness) step(n *node, ev Event) {
 	if r.Install != nil {
 		h.install(n, *r.Install)
 	}
-	if !h.hold && n.core.Log().Flushed < n.core.Log().End {
+	if !h.hold && !h.slow && n.core.Log().Flushed < n.core.Log().End {
 		h.flush(n)
 	}
 }
@@ -336,8 +338,12 @@ func (h *harness) run(ms int64, loss float64) {
 		}
 		h.now++
 		for _, id := range h.ids() {
-			if n := h.nodes[id]; n.core != nil && n.core.Deadline() <= h.now {
+			n := h.nodes[id]
+			if n.core != nil && n.core.Deadline() <= h.now {
 				h.step(n, Tick{})
+			}
+			if n.core != nil && h.slow && !h.hold && n.core.Log().Flushed < n.core.Log().End && h.rnd.IntN(10) == 0 {
+				h.flush(n)
 			}
 		}
 	}
@@ -366,7 +372,7 @@ func (h *harness) checkCommitted(n *node, hw int64) {
 	for o := int64(len(h.committed)); o < hw; o++ {
 		h.committed[o] = n.log[o]
 	}
-	for o := max(0, hw-20); o < hw; o++ {
+	for o := max(0, hw-30); o < hw; o++ {
 		if h.committed[o] != n.log[o] {
 			panic(fmt.Sprintf("node %d has committed %v at %d, elsewhere it is %v", n.id, n.log[o], o, h.committed[o]))
 		}

@@ -2,14 +2,19 @@ package metalog
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"weir/internal/batch"
 	"weir/internal/clock"
 	"weir/internal/kraft"
 	"weir/internal/records"
 	"weir/internal/rng"
+	"weir/internal/storage"
 	"weir/internal/vfs"
 )
 
@@ -36,6 +41,26 @@ type Limits struct {
 	RetentionMs    int64 // metadata.max.retention.ms; negative: no limit
 	MaxBatchBytes  int32 // internal.metadata.max.batch.size.in.bytes
 	DeleteDelayMs  int64 // internal.metadata.delete.delay.millis
+}
+
+// PartitionDir is the directory of the metadata partition within a log directory.
+const PartitionDir = "__cluster_metadata-0"
+
+// NotLeaderError refuses an append: this node does not lead in that epoch.
+type NotLeaderError struct {
+	Epoch  int32
+	Leader kraft.LeaderAndEpoch // what is known instead
+}
+
+func (e *NotLeaderError) Error() string {
+	return fmt.Sprintf("metadata log: not the leader of epoch %d: the leader is %d in epoch %d", e.Epoch, e.Leader.ID, e.Leader.Epoch)
+}
+
+// TooLargeError refuses records that do not fit into one batch. Nothing was written.
+type TooLargeError struct{ Size, Limit int }
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("metadata log: a batch of %d bytes is over the limit of %d", e.Size, e.Limit)
 }
 
 // Transport carries the core's requests to other replicas. Send must not block
@@ -78,67 +103,111 @@ type Listener interface {
 }
 
 // Log is the metadata log of one node. Its methods may be called from any
-// goroutine except where they say otherwise.
+// goroutine, Poll, Run and Close except: see there.
 type Log struct {
-	o Options
-}
+	o         Options
+	dir       string // of the partition
+	store     *storage.Log
+	listeners []Listener // fixed from the first Poll on
+	wake      chan struct{}
 
-// Open loads the log, repairs it after a crash and takes up the role that
-// quorum-state allows. It starts no goroutine.
-func Open(o Options) (*Log, error) { panic("not built yet") }
+	// mu orders everything that changes the log or the core. Under it there are
+	// page-cache writes, and the fsync of quorum-state: until that is durable no
+	// other step may be taken, so there is nothing that it could hold up. Never
+	// under it: a flush of the log, a listener, a reply. store's locks come after.
+	mu        sync.Mutex
+	core      *kraft.Core
+	err       error // fatal; every later call fails with it
+	snapshots []kraft.Position
+	deletes   []dueDelete
+	fresh     []Batch // appended here and not delivered yet, so that they need not be parsed
+	cuts      int     // truncations so far
+	news      *kraft.LeaderAndEpoch
+	requests  map[uint64]func(kraft.ResponseBody, []vfs.Region)
+	nextRef   uint64
+	outbox    []func() // calls out, made by unlock
+	install   *install
+
+	// What readers see without mu.
+	leader  atomic.Pointer[kraft.LeaderAndEpoch]
+	hw, end atomic.Int64
+
+	// Of the goroutine that polls.
+	started   bool
+	delivered int64           // listeners were told everything below
+	load      *kraft.Position // snapshot to be told to listeners first
+	cleanAt   time.Time
+	buf       batch.Buffers
+}
 
 // Register adds a listener. It is called before the first Poll.
-func (l *Log) Register(li Listener) { panic("not built yet") }
+func (l *Log) Register(li Listener) { l.listeners = append(l.listeners, li) }
 
 // Run polls until ctx ends or an error stops the log.
-func (l *Log) Run(ctx context.Context) error { panic("not built yet") }
-
-// Poll does everything that is due and returns when to call it again at the
-// latest. One goroutine calls it; Run does.
-func (l *Log) Poll() (next time.Time, err error) { panic("not built yet") }
-
-// Append writes recs at the log's end, if this node leads in epoch, and returns
-// the offset of the last one. They are not committed yet: a Listener is told.
-// With atomic all go into one batch, or *TooLargeError; without, into as many
-// as the batch limit asks for. *NotLeaderError says that the epoch is over.
-func (l *Log) Append(epoch int32, recs []records.Versioned, atomic bool) (last int64, err error) {
-	panic("not built yet")
+func (l *Log) Run(ctx context.Context) error {
+	fired := make(chan struct{}, 1)
+	timer := l.o.Clock.AfterFunc(time.Hour, func() {
+		select {
+		case fired <- struct{}{}:
+		default:
+		}
+	})
+	defer timer.Stop()
+	for {
+		next, err := l.Poll()
+		if err != nil {
+			return err
+		}
+		timer.Reset(max(next.Sub(l.o.Clock.Now()), 0))
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-l.wake:
+		case <-fired:
+		}
+	}
 }
-
-// Resign gives up leadership in epoch.
-func (l *Log) Resign(epoch int32) { panic("not built yet") }
-
-// Request hands in a request of another replica; reply is called once, from any
-// goroutine, perhaps before Request returns.
-func (l *Log) Request(from int32, body kraft.RequestBody, reply func(kraft.ResponseBody, []vfs.Region)) {
-	panic("not built yet")
-}
-
-// Response hands in what came of a Transport.Send.
-func (l *Log) Response(r kraft.Response) { panic("not built yet") }
 
 // Leader is who leads, as far as this node knows.
-func (l *Log) Leader() kraft.LeaderAndEpoch { panic("not built yet") }
+func (l *Log) Leader() kraft.LeaderAndEpoch { return *l.leader.Load() }
 
 // HighWatermark is the offset below which all is committed, -1 while unknown.
-func (l *Log) HighWatermark() int64 { panic("not built yet") }
+func (l *Log) HighWatermark() int64 { return l.hw.Load() }
 
 // LogEnd is the offset that the next record gets.
-func (l *Log) LogEnd() int64 { panic("not built yet") }
+func (l *Log) LogEnd() int64 { return l.end.Load() }
+
+// Size is the bytes of the log's segments.
+func (l *Log) Size() int64 { return l.store.Size() }
 
 // Quorum describes the quorum as its leader sees it; ok is false elsewhere.
-func (l *Log) Quorum() (q kraft.Quorum, ok bool) { panic("not built yet") }
+func (l *Log) Quorum() (q kraft.Quorum, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.core.Quorum()
+}
+
+// Voters is the voter set in force and the kraft.version.
+func (l *Log) Voters() (kraft.VoterSet, int16) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.core.Voters()
+}
 
 // Bootstrap returns the records of bootstrap.checkpoint, which the first active
 // controller of a cluster writes into the empty log; nil when there is no file.
-func (l *Log) Bootstrap() ([]records.Versioned, error) { panic("not built yet") }
+func (l *Log) Bootstrap() ([]records.Versioned, error) { return ReadBootstrap(l.o.FS, l.o.Dir) }
 
-// WriteSnapshot makes a snapshot of the state that the records up to and with
-// offset last made; timestampMs is that record's. It does nothing when there is
-// one of that offset or a later one. It blocks for the writing.
-func (l *Log) WriteSnapshot(last int64, epoch int32, timestampMs int64, recs iter.Seq[records.Versioned]) error {
-	panic("not built yet")
+// Close flushes and closes. Run has returned before, and nothing is called after.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	l.dropInstall()
+	if l.err == nil {
+		l.err = storage.ErrClosed
+	}
+	for ref := range l.requests {
+		l.answer(ref, nil, nil)
+	}
+	l.release()
+	return l.store.Close()
 }
-
-// Close flushes and closes. Run has returned before.
-func (l *Log) Close() error { panic("not built yet") }
