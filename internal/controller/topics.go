@@ -243,11 +243,12 @@ func placed(s Step, img *image.Image, req placement.Request) ([]*image.Partition
 	return out, nil
 }
 
-// candidates lists the brokers that may take new replicas: not shutting down, and with a directory that is not cordoned.
+// candidates lists the brokers that may take new replicas: all but those that are leaving just now and those with all directories
+// cordoned. One that has left is fenced, and comes last.
 func candidates(img *image.Image) []placement.Broker {
 	var out []placement.Broker
 	for b := range img.Brokers() {
-		if b.InControlledShutdown || b.AllDirsCordoned() {
+		if b.InControlledShutdown && !b.Fenced || b.AllDirsCordoned() {
 			continue
 		}
 		rack := ""
