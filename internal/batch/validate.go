@@ -136,10 +136,11 @@ func (p *Policy) tooLarge(size int) *InvalidRecordError {
 		"The record batch size in the append to %s is %d bytes which exceeds the maximum configured value of %d).", p.where(), size, p.MaxBatch)}
 }
 
-// validator is the walk over one batch's records.
+// validator is the walk over the records of one batch or message set.
 type validator struct {
-	b         Batch
+	b         Batch // nil for message sets
 	p         *Policy
+	from      TimestampType // of the source
 	target    Codec
 	max       int64 // largest timestamp so far
 	maxAt     int32 // position of the first record with it
