@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +20,7 @@ import (
 // bubble is one connection of a server whose handler is told what to do by the test.
 type bubble struct {
 	t        *testing.T
+	mu       sync.Mutex // orders the test's looks, between synctest.Waits, before what happens next
 	s        *Server
 	logs     logs
 	client   net.Conn
@@ -33,7 +35,9 @@ type bubble struct {
 func newBubble(t *testing.T) *bubble {
 	b := &bubble{t: t, pending: map[int32]chan struct{}{}}
 	s, err := New(options(func(ctx context.Context, _ *Conn, h wire.Header, _ []byte) wire.Response {
+		b.mu.Lock()
 		b.executed = append(b.executed, h.CorrelationID)
+		b.mu.Unlock()
 		return b.respond(ctx, h)
 	}, &b.logs))
 	if err != nil {
@@ -59,11 +63,15 @@ func (b *bubble) read() {
 		for n < 8 || n < 4+int(frame[2])<<8+int(frame[3]) {
 			m, err := b.client.Read(frame[n : n+1])
 			if n += m; err != nil {
+				b.mu.Lock()
 				b.closed = true
+				b.mu.Unlock()
 				return
 			}
 		}
+		b.mu.Lock()
 		b.answers = append(b.answers, int32(frame[4])<<24|int32(frame[5])<<16|int32(frame[6])<<8|int32(frame[7]))
+		b.mu.Unlock()
 	}
 }
 
@@ -73,15 +81,20 @@ func (b *bubble) hold(_ context.Context, h wire.Header) wire.Response {
 		return ok(h)
 	}
 	done := make(chan struct{})
+	b.mu.Lock()
 	b.pending[h.CorrelationID] = done
+	b.mu.Unlock()
 	return wire.Pending{Done: done, Finish: func() wire.Response {
+		b.mu.Lock()
 		b.finished = append(b.finished, h.CorrelationID)
+		b.mu.Unlock()
 		return ok(h)
 	}}
 }
 
 // send writes without waiting for the server to read.
 func (b *bubble) send(frames ...[]byte) {
+	b.settle()
 	go func() {
 		for _, f := range frames {
 			if _, err := b.client.Write(f); err != nil {
@@ -93,9 +106,24 @@ func (b *bubble) send(frames ...[]byte) {
 }
 
 func (b *bubble) commit(ids ...int32) {
+	b.settle()
 	for _, id := range ids {
 		close(b.pending[id])
 	}
+	synctest.Wait()
+}
+
+// pass lets the bubble's time go by; ours stands still.
+func (b *bubble) pass(d time.Duration) {
+	b.settle()
+	time.Sleep(d)
+	b.settle()
+}
+
+func (b *bubble) settle() {
+	b.mu.Lock()
+	//lint:ignore SA2001 an empty critical section orders what the test read before what the server does next
+	b.mu.Unlock()
 	synctest.Wait()
 }
 
@@ -112,6 +140,7 @@ func (b *bubble) want(what string, got []int32, want ...int32) {
 }
 
 func (b *bubble) stop() {
+	b.settle()
 	b.client.Close()
 	stop(b.t, b.s)
 	synctest.Wait()
@@ -288,9 +317,11 @@ func TestCutFinishesPending(t *testing.T) {
 		b := newBubble(t)
 		b.respond = b.hold
 		b.send(produce(1), produce(2))
+		b.s.mu.Lock()
 		for c := range b.s.mu.conns {
 			c.kill(errors.New("cut by the test"))
 		}
+		b.s.mu.Unlock()
 		synctest.Wait()
 		b.want("finished", b.finished, 1, 2)
 		b.want("answers", b.answers)
@@ -317,11 +348,9 @@ func TestThrottleAnswersFirstAndReadsLater(t *testing.T) {
 		b.send(produce(1), produce(2))
 		b.want("answers", b.answers, 1)
 		b.want("executed", b.executed, 1)
-		time.Sleep(4999 * time.Millisecond) // the bubble's time, not ours
-		synctest.Wait()
+		b.pass(4999 * time.Millisecond)
 		b.want("executed after 4,999 ms", b.executed, 1)
-		time.Sleep(time.Millisecond)
-		synctest.Wait()
+		b.pass(time.Millisecond)
 		b.want("answers", b.answers, 1, 2)
 		if d := time.Since(begun); d != 5*time.Second {
 			t.Fatalf("paused %v", d)
@@ -347,8 +376,7 @@ func TestThrottleOfAnOwedAnswer(t *testing.T) {
 		synctest.Wait()
 		b.want("answers", b.answers, 1)
 		b.want("executed", b.executed, 1)
-		time.Sleep(time.Second)
-		synctest.Wait()
+		b.pass(time.Second)
 		b.want("answers", b.answers, 1, 2)
 		b.stop()
 	})
@@ -358,15 +386,13 @@ func TestIdleConnectionIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t)
 		b.send(metadata(1))
-		time.Sleep(9 * time.Minute)
+		b.pass(9 * time.Minute)
 		b.send(metadata(2))
-		time.Sleep(9 * time.Minute)
-		synctest.Wait()
+		b.pass(9 * time.Minute)
 		if b.closed {
 			t.Fatal("closed although it was used 9 minutes ago")
 		}
-		time.Sleep(2 * time.Minute)
-		synctest.Wait()
+		b.pass(2 * time.Minute)
 		if !b.closed || b.s.stats.IdleClosed.Load() != 1 {
 			t.Fatal("not closed after more than 10 minutes")
 		}
@@ -379,7 +405,7 @@ func TestIdleTimeWhileAnAnswerIsOwed(t *testing.T) {
 		b := newBubble(t)
 		b.respond = b.hold
 		b.send(produce(1))
-		time.Sleep(time.Hour)
+		b.pass(time.Hour)
 		b.commit(1)
 		b.want("answers", b.answers, 1)
 		b.stop()
@@ -393,8 +419,7 @@ func TestHalfAFrameTimesOut(t *testing.T) {
 		if b.s.stats.BudgetUsed.Load() < 1<<20 {
 			t.Fatal("the frame's memory is not accounted for")
 		}
-		time.Sleep(15 * time.Second)
-		synctest.Wait()
+		b.pass(15 * time.Second)
 		if !b.closed || b.s.stats.SlowClosed.Load() != 1 || b.s.stats.BudgetUsed.Load() != 0 {
 			t.Fatalf("closed %v, log %s", b.closed, b.logs.String())
 		}
@@ -416,7 +441,9 @@ func TestShutdownFinishesWhatRuns(t *testing.T) {
 		stopped := false
 		go func() {
 			stop(b.t, b.s)
+			b.mu.Lock()
 			stopped = true
+			b.mu.Unlock()
 		}()
 		synctest.Wait()
 		b.want("executed", b.executed, 1)
