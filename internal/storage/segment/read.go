@@ -71,14 +71,11 @@ func (s *Segment) position(f *vfs.Shared, offset int64) (Position, bool, error) 
 
 // find scans from an index entry for the batch that ends at offset or after.
 func (w *window) find(from pair, offset, end int64) (Position, bool, error) {
-	if from.value < 0 || from.value > end {
-		return Position{}, false, w.seg.offsets.corrupt("position %d is not in the log file of %d bytes", from.value, end)
+	if err := w.lead(from, end); err != nil {
+		return Position{}, false, err
 	}
 	for pos := from.value; ; {
 		h, ok, err := w.header(pos, end)
-		if pos == from.value && pos > 0 && (err != nil || ok && (h.LastOffset > from.key || h.BaseOffset < w.seg.base)) {
-			return Position{}, false, errors.Join(err, w.seg.offsets.corrupt("no batch up to offset %d begins at position %d", from.key, pos))
-		}
 		if err != nil || !ok {
 			return Position{}, false, err
 		}
@@ -87,6 +84,25 @@ func (w *window) find(from pair, offset, end int64) (Position, bool, error) {
 		}
 		pos = h.End()
 	}
+}
+
+// lead checks that an index entry leads to a batch that it can be about. Position 0 is no entry, but the begin.
+func (w *window) lead(from pair, end int64) error {
+	if from.value == 0 {
+		return nil
+	}
+	if from.value < 0 || from.value >= end {
+		return w.seg.offsets.corrupt("position %d is not in the log file of %d bytes", from.value, end)
+	}
+	h, ok, err := w.header(from.value, end)
+	var broken *CorruptError
+	if err != nil && !errors.As(err, &broken) {
+		return err
+	}
+	if err != nil || !ok || h.LastOffset > from.key || h.BaseOffset < w.seg.base {
+		return w.seg.offsets.corrupt("no batch up to offset %d begins at position %d", from.key, from.value)
+	}
+	return nil
 }
 
 // Read gives the bytes from the batch that holds offset, or the next one behind a hole, at most maxBytes and not
@@ -254,8 +270,8 @@ func (s *Segment) NextOffset() (int64, error) {
 	defer w.free()
 	end := s.size.Load()
 	next := s.base
-	if v.last.value < 0 || v.last.value > end {
-		return 0, s.offsets.corrupt("position %d is not in the log file of %d bytes", v.last.value, end)
+	if err := w.lead(v.last, end); err != nil {
+		return 0, err
 	}
 	for pos := v.last.value; ; {
 		h, ok, err := w.header(pos, end)

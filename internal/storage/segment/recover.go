@@ -82,6 +82,9 @@ func (s *Segment) reloadLargest() error {
 	if err != nil {
 		return err
 	}
+	if err := w.lead(start, end); err != nil {
+		return err
+	}
 	for pos := start.value; ; {
 		p, ok, err := w.header(pos, end)
 		if err != nil {
@@ -244,10 +247,12 @@ func (s *Segment) SanityCheck(deep bool) error {
 	if err != nil || v.entries(offsetEntry) == 0 {
 		return err
 	}
-	_, _, err = s.Position(v.last.key)
-	var broken *CorruptError
-	if errors.As(err, &broken) {
-		return s.offsets.corrupt("its last entry leads to no batch: %s", broken.Reason)
+	f, err := s.log.acquire(false)
+	if err != nil {
+		return err
 	}
-	return err
+	defer f.Release()
+	w := newWindow(s, f)
+	defer w.free()
+	return w.lead(v.last, s.size.Load())
 }

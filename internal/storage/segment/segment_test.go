@@ -22,6 +22,12 @@ import (
 
 const dir = "/t-0"
 
+// Fresh ones for every segment and batch would take most of the time. The tests are not parallel.
+var (
+	testBuffers = NewBuffers()
+	testBuilder = batch.NewBuilder(batch.NewOptions())
+)
+
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -30,7 +36,7 @@ func must(t testing.TB, err error) {
 }
 
 func options(fsys vfs.FS, base int64) Options {
-	return Options{FS: fsys, Dir: dir, BaseOffset: base, IndexIntervalBytes: 100, MaxIndexBytes: 1 << 20, CreatedMs: 1000}
+	return Options{FS: fsys, Dir: dir, BaseOffset: base, IndexIntervalBytes: 100, MaxIndexBytes: 1 << 20, CreatedMs: 1000, Buffers: testBuffers}
 }
 
 func newFS(t testing.TB) *memfs.FS {
@@ -60,11 +66,11 @@ func records(offset int64, timestamps ...int64) []byte {
 	o := batch.NewOptions()
 	o.BaseOffset = offset
 	o.LeaderEpoch = 5
-	b := batch.NewBuilder(o)
+	testBuilder.Reset(o)
 	for i, ts := range timestamps {
-		b.Append(ts, []byte(fmt.Sprint(offset+int64(i))), []byte("value"), nil)
+		testBuilder.Append(ts, []byte(fmt.Sprint(offset+int64(i))), []byte("value"), nil)
 	}
-	return b.Build()
+	return testBuilder.Build()
 }
 
 func lastOffset(b []byte) int64 {
