@@ -1,0 +1,54 @@
+# The targets a developer needs. `make test` is what CI runs (.ci/run).
+GO      ?= go
+BIN     := bin/weir
+ORACLE  ?= ../shared/oracle/kafka
+VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+LINT    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+FUZZTIME ?= 10s
+
+export WEIR_ORACLE ?= $(abspath $(ORACLE))
+
+.PHONY: build check test race fuzz bench interop interop-full soak sim generate lint clean
+
+build: ## one static binary in bin/
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/weir
+
+check: ## the quick one: format, vet, architecture rules, unit and scenario tests
+	@test -z "$$(gofmt -l cmd internal test)" || { gofmt -l cmd internal test; echo 'run: gofmt -w cmd internal test'; exit 1; }
+	$(GO) vet ./...
+	$(GO) test -short ./cmd/... ./internal/...
+
+test: check race build interop ## everything CI runs
+
+race: ## the packages with goroutines, under the race detector
+	$(GO) test -short -race ./internal/network ./internal/partition ./internal/replication ./internal/statemachine ./internal/storage/...
+
+interop: build ## clients, tools and disks of the real Apache Kafka, in short form
+	$(GO) test -count=1 -timeout 20m ./test/...
+
+interop-full: build ## all of it; writes test/results/interop-full.json
+	WEIR_FULL=1 $(GO) test -count=1 -timeout 180m ./test/interop/... ./test/clients/...
+
+soak: build ## the long fault runs; writes test/results/soak.json
+	WEIR_FULL=1 $(GO) test -count=1 -timeout 180m ./test/cluster/...
+	WEIR_FULL=1 $(GO) test -count=1 -timeout 60m -run 'PowerCut|Crash' ./internal/...
+
+sim: ## seeds of the power-cut and scenario runs beyond the fixed ones
+	WEIR_SEEDS=200 $(GO) test -count=1 -run 'PowerCut|Scenario|Random' ./internal/...
+
+fuzz: ## each fuzz target for FUZZTIME
+	@for p in $$($(GO) list ./internal/...); do \
+	  for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do echo "== $$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p || exit 1; done; done
+
+bench: ## benchmarks beside the code
+	$(GO) test -run '^$$' -bench . -benchmem ./internal/...
+
+generate: ## code generated from our schema text
+	$(GO) generate ./internal/...
+
+lint: ## golangci-lint; builds the linter the first time
+	$(GO) run $(LINT) run ./...
+
+clean:
+	rm -rf bin

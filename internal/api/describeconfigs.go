@@ -1,0 +1,105 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"weir/internal/config"
+	"weir/internal/image"
+	"weir/internal/wire"
+)
+
+// Configs gives the broker's configuration as it is now, dynamic values included.
+type Configs interface {
+	Effective() *config.Effective
+}
+
+// DescribeConfigs lists configurations (API key 32), versions 0–4.
+//
+//	v1  sources and synonyms (KIP-226)
+//	v3  types and documentation (KIP-569); v4 flexible
+type DescribeConfigs struct {
+	Images  Images
+	Configs Configs
+	NodeID  int32
+}
+
+// Key is DescribeConfigs.
+func (*DescribeConfigs) Key() kmsg.Key { return kmsg.DescribeConfigs }
+
+// Handle answers each resource on its own.
+func (h *DescribeConfigs) Handle(_ context.Context, _ *Call, r kmsg.Request) wire.Response {
+	req := as[*kmsg.DescribeConfigsRequest](r)
+	res := responseTo[*kmsg.DescribeConfigsResponse](r)
+	img := h.Images.Image()
+	for i := range req.Resources {
+		q := &req.Resources[i]
+		row := kmsg.NewDescribeConfigsResponseResource()
+		row.ResourceType, row.ResourceName = q.ResourceType, q.ResourceName
+		entries, err := h.entries(img, q)
+		row.ErrorCode, row.ErrorMessage = code(err), messageOf(err)
+		for _, e := range entries {
+			if q.ConfigNames == nil || slices.Contains(q.ConfigNames, e.Name) {
+				row.Configs = append(row.Configs, configRow(req, e))
+			}
+		}
+		res.Resources = append(res.Resources, row)
+	}
+	return reply(res)
+}
+
+func (h *DescribeConfigs) entries(img *image.Image, q *kmsg.DescribeConfigsRequestResource) ([]config.Entry, error) {
+	eff := h.Configs.Effective()
+	switch q.ResourceType {
+	case kmsg.ConfigResourceTypeTopic:
+		if !validTopicName(q.ResourceName) {
+			return nil, kerr.InvalidTopicException
+		}
+		if _, ok := img.Topic(q.ResourceName); !ok {
+			return nil, kerr.UnknownTopicOrPartition
+		}
+		return eff.DescribeTopic(img.Configs(image.ResourceTopic, q.ResourceName)), nil
+	case kmsg.ConfigResourceTypeBroker:
+		if q.ResourceName == "" {
+			return eff.DescribeClusterDefault(), nil
+		}
+		id, err := strconv.ParseInt(q.ResourceName, 10, 32)
+		if err != nil {
+			return nil, refuse(kerr.InvalidRequest, fmt.Sprintf("Broker id must be an integer, but it is: %s", q.ResourceName))
+		}
+		if int32(id) != h.NodeID {
+			return nil, refuse(kerr.InvalidRequest, fmt.Sprintf("Unexpected broker id, expected %d or empty string, but received %s", h.NodeID, q.ResourceName))
+		}
+		return eff.DescribeBroker(), nil
+	case kmsg.ConfigResourceTypeGroupConfig:
+		if q.ResourceName == "" {
+			return nil, refuse(kerr.InvalidRequest, "Group name must not be empty")
+		}
+		return eff.DescribeGroup(img.Configs(image.ResourceGroup, q.ResourceName)), nil
+	case kmsg.ConfigResourceTypeBrokerLogger:
+		return nil, refuse(kerr.InvalidRequest, "This server has no loggers whose levels can be changed: start it with --log-level")
+	}
+	return nil, refuse(kerr.InvalidRequest, fmt.Sprintf("Unsupported resource type: %d", q.ResourceType))
+}
+
+func configRow(req *kmsg.DescribeConfigsRequest, e config.Entry) kmsg.DescribeConfigsResponseResourceConfig {
+	row := kmsg.NewDescribeConfigsResponseResourceConfig()
+	row.Name, row.Value, row.ReadOnly, row.IsSensitive, row.IsDefault = e.Name, e.Value, e.ReadOnly, e.Sensitive, e.IsDefault
+	row.Source, row.ConfigType = kmsg.ConfigSource(e.Source), kmsg.ConfigType(e.Type)
+	if req.IncludeDocumentation {
+		row.Documentation = &e.Doc
+	}
+	if req.IncludeSynonyms {
+		for _, s := range e.Synonyms {
+			n := kmsg.NewDescribeConfigsResponseResourceConfigConfigSynonym()
+			n.Name, n.Value, n.Source = s.Name, s.Value, kmsg.ConfigSource(s.Source)
+			row.ConfigSynonyms = append(row.ConfigSynonyms, n)
+		}
+	}
+	return row
+}

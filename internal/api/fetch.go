@@ -1,0 +1,362 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"weir/internal/batch"
+	"weir/internal/clock"
+	"weir/internal/image"
+	"weir/internal/isr"
+	"weir/internal/partition"
+	"weir/internal/storage"
+	"weir/internal/wire"
+)
+
+// Fetch reads record batches (API key 1), versions 0–18.
+//
+//	v0–v3   batches are converted down to message sets v0 (v0–v1) and v1 (v2–v3)
+//	v3      max bytes of the whole answer; the first batch comes whole (KIP-74)
+//	v4      read committed, aborted transactions
+//	v7      sessions (KIP-227), see fetchsession.go
+//	v9      current leader epoch (KIP-320)
+//	v10     zstd
+//	v11     rack of the consumer
+//	v12     flexible; last fetched epoch, diverging epoch (KIP-595)
+//	v13     topics by id (KIP-516)
+//	v15     replica state instead of replica id (KIP-903)
+//	v16     addresses of new leaders (KIP-951)
+//	v18     follower's high watermark (KIP-1166)
+//
+// Not implemented: reading from followers (KIP-392); a rack is ignored.
+type Fetch struct {
+	Images   Images
+	Replicas Replicas
+	Sessions *Sessions
+	Clock    clock.Clock
+	Buffers  *batch.Pool
+	Stats    *partition.Stats
+	MaxBytes int // fetch.max.bytes: bounds what a consumer may ask for
+}
+
+// Key is Fetch.
+func (*Fetch) Key() kmsg.Key { return kmsg.Fetch }
+
+// fetching is the state of one request.
+type fetching struct {
+	f   *Fetch
+	c   *Call
+	req *kmsg.FetchRequest
+	s   *fetchSession
+	// full answers list every partition of the request; incremental ones only news.
+	full     bool
+	follower int32 // node id, -1 for a consumer
+	epoch    int64 // the follower's broker epoch
+	img      *image.Image
+
+	left    int // bytes that may still be read
+	size    int64
+	urgent  bool // an error or a divergence: answer now
+	results map[*fetchPart]*wire.FetchPartition
+	order   []*fetchPart
+	leaders map[int32]struct{}
+}
+
+// Handle reads what there is, and waits for min bytes or max wait.
+func (f *Fetch) Handle(ctx context.Context, c *Call, r kmsg.Request) wire.Response {
+	req := as[*kmsg.FetchRequest](r)
+	f.Stats.FetchRequests.Add(1)
+	s, full, err := f.Sessions.begin(req)
+	if err != nil {
+		return &wire.FetchResponse{Version: req.Version, ErrorCode: code(err)}
+	}
+	defer f.Sessions.end(s)
+	d := &fetching{f: f, c: c, req: req, s: s, full: full, follower: -1, epoch: -1, img: f.Images.Image(), results: map[*fetchPart]*wire.FetchPartition{}}
+	d.follower = req.ReplicaID
+	if req.Version >= 15 {
+		d.follower, d.epoch = req.ReplicaState.ID, req.ReplicaState.Epoch
+	}
+	d.left = max(int(req.MaxBytes), 0)
+	if req.Version < 3 {
+		d.left = f.MaxBytes
+	}
+	if d.follower < 0 {
+		d.left = min(d.left, f.MaxBytes)
+	}
+	s.update(req)
+	d.readNews()
+	d.wait(ctx)
+	return d.answer()
+}
+
+// wait reads again what changes until there is enough to answer.
+func (d *fetching) wait(ctx context.Context) {
+	if d.enough() || d.req.MaxWaitMillis <= 0 || len(d.s.parts) == 0 {
+		return
+	}
+	late := make(chan struct{})
+	timer := d.f.Clock.AfterFunc(time.Duration(d.req.MaxWaitMillis)*time.Millisecond, func() { close(late) })
+	defer timer.Stop()
+	for !d.enough() {
+		select {
+		case <-d.s.wake:
+			d.img = d.f.Images.Image()
+			d.readNews()
+		case <-late:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (d *fetching) enough() bool {
+	return d.urgent || d.size >= int64(d.req.MinBytes)
+}
+
+// readNews reads every partition that has news, as far as the budget goes.
+// Those it did not reach stay on the list.
+func (d *fetching) readNews() {
+	news := d.s.take()
+	var rest, more []*fetchPart
+	for _, p := range news {
+		switch d.read(p) {
+		case readEnd:
+		case readMore:
+			more = append(more, p)
+		case readNoBudget:
+			rest = append(rest, p)
+		}
+	}
+	// Fairness as in Kafka: what was served goes behind what was not.
+	d.s.requeue(append(rest, more...))
+}
+
+type readOutcome uint8
+
+const (
+	readEnd      readOutcome = iota // the client has everything: wait for a change
+	readMore                        // to be read again at the next fetch
+	readNoBudget                    // not read
+)
+
+func (d *fetching) read(p *fetchPart) readOutcome {
+	old := d.results[p]
+	if old != nil && (old.ErrorCode != 0 || old.Size() > 0) {
+		return readMore // this answer has its share; what came since waits for the next
+	}
+	err := p.resolve(d.img, d.f.Replicas)
+	if err == nil {
+		err = d.refuse(p)
+	}
+	if err != nil {
+		d.fail(p, err)
+		return readMore
+	}
+	limit := min(p.maxBytes, d.left)
+	if limit <= 0 && d.size > 0 {
+		d.note(p, old)
+		return readNoBudget
+	}
+	got, err := p.replica.Read(partition.ReadRequest{
+		Offset: p.offset, MaxBytes: limit, MinOne: d.size == 0, Isolation: d.isolation(),
+		CurrentLeaderEpoch: p.leaderEpoch, LastFetchedEpoch: p.epochFor,
+	})
+	if err != nil {
+		d.fail(p, err)
+		return readMore
+	}
+	return d.take(p, got)
+}
+
+// refuse tells what this version of the client cannot be given (KIP-110, K6).
+func (d *fetching) refuse(p *fetchPart) error {
+	if d.req.Version < 10 && p.replica.Log().Config().CompressionType == "zstd" {
+		return kerr.UnsupportedCompressionType
+	}
+	return nil
+}
+
+func (d *fetching) isolation() partition.Isolation {
+	switch {
+	case d.follower >= 0:
+		return partition.ReadLogEnd
+	case d.req.IsolationLevel == 1:
+		return partition.ReadCommitted
+	}
+	return partition.ReadUncommitted
+}
+
+// take puts what was read into the answer.
+func (d *fetching) take(p *fetchPart, got partition.Read) readOutcome {
+	fp := d.result(p)
+	fp.HighWatermark, fp.LastStableOffset, fp.LogStartOffset = got.HighWatermark, got.LastStable, got.LogStart
+	if got.Diverging != nil {
+		fp.DivergingEpoch = wire.EpochEndOffset{Epoch: got.Diverging.Epoch, EndOffset: got.Diverging.EndOffset}
+		d.urgent = true
+		return readMore
+	}
+	if d.follower >= 0 && !p.replica.Fetched(isr.Fetch{
+		Follower: d.follower, BrokerEpoch: d.epoch, Offset: p.offset, LogStart: p.logStart, Now: d.f.Clock.Now(),
+	}) {
+		got.Release()
+		d.fail(p, kerr.UnknownLeaderEpoch)
+		return readMore
+	}
+	if d.req.IsolationLevel == 1 {
+		fp.AbortedTransactions = make([]wire.AbortedTransaction, 0, len(got.Aborted))
+		for _, a := range got.Aborted {
+			fp.AbortedTransactions = append(fp.AbortedTransactions, wire.AbortedTransaction{ProducerID: a.ProducerID, FirstOffset: a.FirstOffset})
+		}
+	}
+	if got.FirstBatchCut && d.req.Version >= 3 {
+		got.Release() // a cut first batch would look corrupt (KIP-74, case K10)
+	}
+	fp.Regions = got.Regions
+	if d.req.Version < 4 && got.Size > 0 {
+		if err := d.convertDown(p, fp, got); err != nil {
+			d.fail(p, err)
+			return readMore
+		}
+	}
+	n := fp.Size()
+	d.size += n
+	d.left -= int(n)
+	d.f.Stats.BytesOut.Add(n)
+	if n > 0 || got.FirstBatchCut {
+		return readMore
+	}
+	return readEnd
+}
+
+// result is the partition's row of the answer, reset when it is read again.
+func (d *fetching) result(p *fetchPart) *wire.FetchPartition {
+	fp := d.results[p]
+	if fp == nil {
+		fp = new(wire.FetchPartition)
+		d.results[p] = fp
+		d.order = append(d.order, p)
+	}
+	*fp = wire.NewFetchPartition(p.key.partition)
+	return fp
+}
+
+// note gives a full answer its row for a partition that was not read.
+func (d *fetching) note(p *fetchPart, old *wire.FetchPartition) {
+	if old != nil || !d.full {
+		return
+	}
+	fp := d.result(p)
+	o := p.replica.Log().Offsets()
+	fp.HighWatermark, fp.LastStableOffset, fp.LogStartOffset = o.HighWatermark, o.LastStable, o.LogStart
+}
+
+// fail makes the partition's row an error; offsets in it are -1 (K11).
+func (d *fetching) fail(p *fetchPart, err error) {
+	d.f.Stats.FailedFetch.Add(1)
+	fp := d.result(p)
+	fp.ErrorCode, fp.HighWatermark = code(err), -1
+	d.urgent = true
+	p.sentHW, p.sentLogStart = -1, -1
+	var moved *partition.NotLeaderError
+	var epoch *partition.EpochError
+	switch {
+	case errors.As(err, &moved):
+		fp.CurrentLeader = wire.LeaderAndEpoch{LeaderID: moved.Leader, LeaderEpoch: moved.LeaderEpoch}
+	case errors.As(err, &epoch) && epoch.Fenced() && p.replica != nil:
+		s := p.replica.Status()
+		fp.CurrentLeader = wire.LeaderAndEpoch{LeaderID: s.Leader, LeaderEpoch: s.LeaderEpoch}
+	default:
+		return
+	}
+	if d.leaders == nil {
+		d.leaders = map[int32]struct{}{}
+	}
+	d.leaders[fp.CurrentLeader.LeaderID] = struct{}{}
+}
+
+// convertDown replaces regions of batches v2 by message sets for old clients.
+func (d *fetching) convertDown(p *fetchPart, fp *wire.FetchPartition, got partition.Read) error {
+	defer func() { got.Release(); fp.Regions = nil }()
+	var raw []byte
+	var err error
+	for _, g := range got.Regions {
+		if raw, err = g.AppendTo(raw); err != nil {
+			return &storage.DiskError{Dir: p.replica.Log().Dir(), Op: "read for down-conversion", Err: err}
+		}
+	}
+	magic := int8(0)
+	if d.req.Version >= 2 {
+		magic = 1
+	}
+	buf := d.f.Buffers.Get()
+	defer d.f.Buffers.Put(buf)
+	fp.Bytes, err = downConvert(nil, raw, magic, p.offset, buf)
+	return err
+}
+
+// downConvert converts whole entries and drops a cut one at the end.
+func downConvert(dst, raw []byte, magic int8, from int64, buf *batch.Buffers) ([]byte, error) {
+	for len(raw) > 0 {
+		e, rest, err := batch.NextEntry(raw)
+		if errors.Is(err, batch.ErrShort) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		raw = rest
+		if b, ok := e.Batch(); ok {
+			if b.LastOffset() < from {
+				continue
+			}
+			if dst, err = batch.DownConvert(dst, b, magic, buf); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		dst = append(dst, e...)
+	}
+	return dst, nil
+}
+
+// answer lays the rows out by topic. An incremental answer leaves out
+// partitions without news (K14).
+func (d *fetching) answer() wire.Response {
+	r := &wire.FetchResponse{Version: d.req.Version}
+	if d.full && d.req.Version >= 7 && d.req.SessionEpoch == sessionEpochNew && len(d.s.parts) > 0 {
+		r.SessionID = d.f.Sessions.keep(d.s, d.follower >= 0)
+	} else if !d.full {
+		r.SessionID = d.s.id
+	}
+	index := map[partKey]int{}
+	for _, p := range d.order {
+		fp := d.results[p]
+		if !d.full && !p.news(fp) {
+			continue
+		}
+		p.sentHW, p.sentLogStart = fp.HighWatermark, fp.LogStartOffset
+		topic := partKey{id: p.key.id, topic: p.key.topic}
+		i, ok := index[topic]
+		if !ok {
+			i = len(r.Topics)
+			index[topic] = i
+			r.Topics = append(r.Topics, wire.FetchTopic{Topic: p.key.topic, TopicID: p.key.id})
+		}
+		r.Topics[i].Partitions = append(r.Topics[i].Partitions, *fp)
+	}
+	endpoints(d.img, d.c.Conn.Listener(), d.leaders, func(b *image.Broker, e image.Endpoint) {
+		r.Nodes = append(r.Nodes, wire.NodeEndpoint{NodeID: b.ID, Host: e.Host, Port: int32(e.Port), Rack: b.Rack})
+	})
+	return r
+}
+
+// news tells whether a row says anything the client does not know.
+func (p *fetchPart) news(fp *wire.FetchPartition) bool {
+	return fp.ErrorCode != 0 || fp.Size() > 0 || fp.HighWatermark != p.sentHW || fp.LogStartOffset != p.sentLogStart ||
+		fp.DivergingEpoch.Epoch >= 0 || fp.PreferredReadReplica >= 0
+}

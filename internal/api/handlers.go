@@ -1,0 +1,96 @@
+package api
+
+import (
+	"log/slog"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"weir/internal/batch"
+	"weir/internal/clock"
+	"weir/internal/image"
+	"weir/internal/partition"
+)
+
+// Node is what the handlers of one node are wired to.
+type Node struct {
+	NodeID     int32
+	ClusterID  string
+	Images     Images
+	Replicas   Replicas
+	Controller Controller
+	Configs    Configs
+	Quorum     Quorum
+	Leader     func() int32 // of the quorum, -1 when unknown
+	LogDirs    LogDirs
+	Epoch      func() int64 // registered broker epoch
+	Supported  []image.FeatureRange
+	Clock      clock.Clock
+	Buffers    *batch.Pool
+	Stats      *partition.Stats
+	Requests   *Stats
+	Logger     *slog.Logger
+
+	AutoCreateTopics bool  // auto.create.topics.enable
+	FetchMaxBytes    int   // fetch.max.bytes
+	SessionSlots     int   // max.incremental.fetch.session.cache.slots
+	MaxPartitions    int32 // max.request.partition.size.limit
+}
+
+// BrokerTable is what the listeners for clients serve.
+func (n *Node) BrokerTable() *Table {
+	versions := &ApiVersions{Images: n.Images, Supported: n.Supported}
+	handlers := []Handler{
+		versions,
+		&Produce{Images: n.Images, Replicas: n.Replicas, Clock: n.Clock, Stats: n.Stats},
+		&Fetch{
+			Images: n.Images, Replicas: n.Replicas, Sessions: NewSessions(n.Clock, n.SessionSlots),
+			Clock: n.Clock, Buffers: n.Buffers, Stats: n.Stats, MaxBytes: n.FetchMaxBytes,
+		},
+		&ListOffsets{Images: n.Images, Replicas: n.Replicas},
+		&Metadata{Images: n.Images, Controller: n.Controller, ClusterID: n.ClusterID, AutoCreate: n.AutoCreateTopics},
+		&DescribeTopicPartitions{Images: n.Images, MaxPartitions: n.MaxPartitions},
+		&InitProducerID{IDs: &ProducerIDs{Controller: n.Controller, NodeID: n.NodeID, Epoch: n.Epoch, Images: n.Images}},
+		&OffsetForLeaderEpoch{Images: n.Images, Replicas: n.Replicas},
+		&DeleteRecords{Images: n.Images, Replicas: n.Replicas, Clock: n.Clock},
+		&DescribeProducers{Images: n.Images, Replicas: n.Replicas},
+		&DescribeConfigs{Images: n.Images, Configs: n.Configs, NodeID: n.NodeID},
+		&DescribeCluster{Images: n.Images, ClusterID: n.ClusterID, Leader: n.Leader},
+		&DescribeLogDirs{Images: n.Images, Dirs: n.LogDirs},
+		&AlterReplicaLogDirs{Images: n.Images, Dirs: n.LogDirs},
+	}
+	return n.table(versions, append(handlers, n.administration()...))
+}
+
+// ControllerTable is what the controller listeners serve.
+func (n *Node) ControllerTable() *Table {
+	versions := &ApiVersions{Images: n.Images, Supported: n.Supported}
+	handlers := []Handler{
+		versions,
+		&DescribeCluster{Images: n.Images, ClusterID: n.ClusterID, Leader: n.Leader, Controllers: true},
+	}
+	return n.table(versions, append(handlers, n.administration()...))
+}
+
+func (n *Node) table(versions *ApiVersions, handlers []Handler) *Table {
+	t := NewTable(n.Logger, n.Requests, handlers...)
+	versions.Bind(t)
+	return t
+}
+
+// administration is what both kinds of listener serve.
+func (n *Node) administration() []Handler {
+	forward := func(k kmsg.Key) Handler { return &Forward{API: k, Controller: n.Controller} }
+	return []Handler{
+		&Forward{API: kmsg.CreateTopics, Controller: n.Controller, Images: n.Images, Settled: topicsCreated},
+		&Forward{API: kmsg.DeleteTopics, Controller: n.Controller, Images: n.Images, Settled: topicsDeleted},
+		&Forward{API: kmsg.CreatePartitions, Controller: n.Controller, Images: n.Images, Settled: partitionsCreated},
+		forward(kmsg.AlterConfigs),
+		forward(kmsg.IncrementalAlterConfigs),
+		forward(kmsg.UpdateFeatures),
+		forward(kmsg.ElectLeaders),
+		&DescribeQuorum{Quorum: n.Quorum},
+		&ACLs{API: kmsg.DescribeACLs},
+		&ACLs{API: kmsg.CreateACLs},
+		&ACLs{API: kmsg.DeleteACLs},
+	}
+}

@@ -1,0 +1,232 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"weir/internal/batch"
+	"weir/internal/clock"
+	"weir/internal/image"
+	"weir/internal/partition"
+	"weir/internal/uuid"
+	"weir/internal/wire"
+)
+
+// Produce appends record batches (API key 0), versions 0–13.
+//
+//	v0–v2   message sets v0/v1, converted to batches v2; v1 throttle, v2 log append time
+//	v3      batches v2, exactly one per partition; transactional id
+//	v5      log start offset in the answer
+//	v7      zstd (KIP-110)
+//	v8      record errors and a message (KIP-467)
+//	v9      flexible
+//	v10     current leader and its address in the answer (KIP-951)
+//	v13     topics by id (KIP-516)
+//
+// Not implemented: transactional batches are refused with INVALID_TXN_STATE
+// until transactions are served.
+type Produce struct {
+	Images   Images
+	Replicas Replicas
+	Clock    clock.Clock
+	Stats    *partition.Stats
+}
+
+// Key is Produce.
+func (*Produce) Key() kmsg.Key { return kmsg.Produce }
+
+// produced is the state of one request.
+type produced struct {
+	p    *Produce
+	c    *Call
+	req  *kmsg.ProduceRequest
+	res  *kmsg.ProduceResponse
+	img  *image.Image
+	acks partition.Acks
+
+	failed  bool // some partition has an error
+	leaders map[int32]struct{}
+	waits   []produceWait
+}
+
+// produceWait is a partition whose answer waits for the commit.
+type produceWait struct {
+	replica          *partition.Replica
+	commit           *partition.Commit
+	topic, partition int // index into the answer
+}
+
+// Handle appends each partition's batch in turn.
+func (p *Produce) Handle(ctx context.Context, c *Call, r kmsg.Request) wire.Response {
+	req := as[*kmsg.ProduceRequest](r)
+	p.Stats.ProduceRequests.Add(1)
+	d := &produced{p: p, c: c, req: req, res: responseTo[*kmsg.ProduceResponse](r), img: p.Images.Image(), acks: partition.Acks(req.Acks)}
+	d.appendAll()
+	switch {
+	case req.Acks == 0 && d.failed:
+		// There is no answer to put the error in: closing makes the client look (KafkaApis.handleProduceRequest).
+		return wire.Fail{Err: errors.New("produce with acks=0 failed: " + d.firstError())}
+	case req.Acks == 0:
+		return wire.NoAnswer{}
+	case len(d.waits) == 0:
+		return d.answer()
+	}
+	done := make(chan struct{})
+	go d.wait(ctx, done)
+	return wire.Pending{Done: done, Finish: d.answer}
+}
+
+func (d *produced) appendAll() {
+	d.res.Topics = make([]kmsg.ProduceResponseTopic, 0, len(d.req.Topics))
+	for i := range d.req.Topics {
+		t := &d.req.Topics[i]
+		rt := kmsg.NewProduceResponseTopic()
+		rt.Topic, rt.TopicID = t.Topic, t.TopicID
+		rt.Partitions = make([]kmsg.ProduceResponseTopicPartition, len(t.Partitions))
+		d.res.Topics = append(d.res.Topics, rt)
+		topic, err := d.lookup(t)
+		for j := range t.Partitions {
+			rp := &d.res.Topics[i].Partitions[j]
+			*rp = kmsg.NewProduceResponseTopicPartition()
+			rp.Partition, rp.BaseOffset, rp.LogStartOffset = t.Partitions[j].Partition, -1, -1
+			if err == nil {
+				d.appendOne(topic, &t.Partitions[j], rp, i, j)
+			} else {
+				d.fail(rp, err)
+			}
+		}
+	}
+}
+
+func (d *produced) lookup(t *kmsg.ProduceRequestTopic) (*image.Topic, error) {
+	var ok bool
+	var topic *image.Topic
+	if d.req.Version >= 13 {
+		if topic, ok = d.img.TopicByID(uuid.UUID(t.TopicID)); !ok {
+			return nil, kerr.UnknownTopicID
+		}
+	} else if topic, ok = d.img.Topic(t.Topic); !ok {
+		return nil, errUnknownPartition
+	}
+	if d.req.Acks < -1 || d.req.Acks > 1 {
+		return nil, kerr.InvalidRequiredAcks
+	}
+	return topic, nil
+}
+
+func (d *produced) appendOne(t *image.Topic, q *kmsg.ProduceRequestTopicPartition, rp *kmsg.ProduceResponseTopicPartition, i, j int) {
+	replica, err := find(d.img, d.p.Replicas, t, q.Partition)
+	if err != nil {
+		d.fail(rp, err)
+		return
+	}
+	if d.req.Version >= 3 && transactional(q.Records) {
+		d.fail(rp, errTransactionsNotServed)
+		return
+	}
+	a, err := replica.AppendAsLeader(partition.AppendRequest{
+		Records: q.Records, Acks: d.acks, Legacy: d.req.Version < 3, NoZstd: d.req.Version < 7,
+	})
+	if err != nil {
+		d.fail(rp, err)
+		return
+	}
+	rp.BaseOffset, rp.LogAppendTime, rp.LogStartOffset = a.FirstOffset, a.LogAppendTime, a.LogStart
+	if d.acks != partition.AcksAll {
+		return
+	}
+	commit, err := replica.WaitCommitted(a)
+	if err != nil {
+		d.fail(rp, err)
+		return
+	}
+	if commit != nil {
+		d.waits = append(d.waits, produceWait{replica: replica, commit: commit, topic: i, partition: j})
+	}
+}
+
+func transactional(records []byte) bool {
+	b, _, err := batch.Next(records)
+	return err == nil && b.IsTransactional()
+}
+
+// fail puts an error into a partition's answer.
+func (d *produced) fail(rp *kmsg.ProduceResponseTopicPartition, err error) {
+	d.failed = true
+	d.p.Stats.FailedProduce.Add(1)
+	rp.ErrorCode, rp.ErrorMessage = code(err), messageOf(err)
+	rp.BaseOffset, rp.LogAppendTime = -1, -1
+	var invalid *batch.InvalidRecordError
+	if errors.As(err, &invalid) {
+		rp.ErrorRecords = make([]kmsg.ProduceResponseTopicPartitionErrorRecord, 0, len(invalid.RecordErrors))
+		for _, e := range invalid.RecordErrors {
+			er := kmsg.NewProduceResponseTopicPartitionErrorRecord()
+			er.RelativeOffset, er.ErrorMessage = e.Index, &e.Message
+			rp.ErrorRecords = append(rp.ErrorRecords, er)
+		}
+	}
+	var moved *partition.NotLeaderError
+	if errors.As(err, &moved) {
+		rp.CurrentLeader.LeaderID, rp.CurrentLeader.LeaderEpoch = moved.Leader, moved.LeaderEpoch
+		if d.leaders == nil {
+			d.leaders = map[int32]struct{}{}
+		}
+		d.leaders[moved.Leader] = struct{}{}
+	}
+}
+
+func (d *produced) firstError() string {
+	for _, t := range d.res.Topics {
+		for _, p := range t.Partitions {
+			if p.ErrorCode != 0 {
+				return kerr.ErrorForCode(p.ErrorCode).Error()
+			}
+		}
+	}
+	return "unknown"
+}
+
+// wait ends when every partition is decided, the request's timeout has passed,
+// or the connection has gone; then it closes done.
+func (d *produced) wait(ctx context.Context, done chan<- struct{}) {
+	defer close(done)
+	late := make(chan struct{})
+	timer := d.p.Clock.AfterFunc(time.Duration(d.req.TimeoutMillis)*time.Millisecond, func() { close(late) })
+	defer timer.Stop()
+	for i := range d.waits {
+		select {
+		case <-d.waits[i].commit.Done():
+		case <-late:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// answer completes the partitions that waited. Those not decided in time get
+// REQUEST_TIMED_OUT: their records are in the log all the same.
+func (d *produced) answer() wire.Response {
+	for _, w := range d.waits {
+		rp := &d.res.Topics[w.topic].Partitions[w.partition]
+		select {
+		case <-w.commit.Done():
+			if err := w.commit.Err(); err != nil {
+				d.fail(rp, err)
+			}
+		default:
+			w.replica.Forget(w.commit)
+			d.fail(rp, kerr.RequestTimedOut)
+		}
+	}
+	endpoints(d.img, d.c.Conn.Listener(), d.leaders, func(b *image.Broker, e image.Endpoint) {
+		n := kmsg.NewProduceResponseBroker()
+		n.NodeID, n.Host, n.Port, n.Rack = b.ID, e.Host, int32(e.Port), b.Rack
+		d.res.Brokers = append(d.res.Brokers, n)
+	})
+	return reply(d.res)
+}

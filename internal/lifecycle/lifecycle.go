@@ -1,0 +1,290 @@
+// Package lifecycle keeps a broker's place in the cluster: it registers with the
+// active controller, sends heartbeats, is unfenced once it has caught up with
+// the metadata log, and leaves by controlled shutdown, which moves its
+// leaderships away first.
+//
+//	registering ─▶ fenced ─▶ running ─▶ stopping ─▶ stopped
+//	     ▲           │          │
+//	     └───────────┴──────────┘ STALE_BROKER_EPOCH: somebody else registered the id, or we were forgotten
+//
+// Heartbeats have their own goroutine and wait for nothing else, so a broker
+// that is busy opening logs is not taken for dead.
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"weir/internal/clock"
+	"weir/internal/image"
+	"weir/internal/uuid"
+)
+
+// Controller carries a request to the active controller.
+type Controller interface {
+	Do(ctx context.Context, req kmsg.Request) (kmsg.Response, error)
+}
+
+// Images gives the cluster as applied on this node.
+type Images interface {
+	Image() *image.Image
+	WaitFor(ctx context.Context, ok func(*image.Image) bool) *image.Image
+}
+
+// Options is what a Lifecycle is made of.
+type Options struct {
+	NodeID      int32
+	ClusterID   string
+	Incarnation uuid.UUID // new at each start of the process
+	Endpoints   []image.Endpoint
+	Features    []image.FeatureRange
+	Rack        *string
+	Dirs        []uuid.UUID // online log directories
+	Cordoned    []uuid.UUID // of these, those that take no new replicas; told by heartbeats (KIP-1066)
+	// PreviousEpoch is the broker epoch in .kafka_cleanshutdown, -1 when the last
+	// stop was not clean (KIP-966).
+	PreviousEpoch int64
+	Controller    Controller
+	Images        Images
+	Interval      time.Duration // broker.heartbeat.interval.ms
+	Clock         clock.Clock
+	Logger        *slog.Logger
+	// OfflineDirs lists log directories that have failed since the start.
+	OfflineDirs func() []uuid.UUID
+}
+
+// Phase is where a broker is in its life.
+type Phase uint8
+
+// The phases.
+const (
+	Registering Phase = iota
+	Fenced
+	Running
+	Stopping
+	Stopped
+)
+
+func (p Phase) String() string {
+	return [...]string{"registering", "fenced", "running", "stopping", "stopped"}[p]
+}
+
+// Lifecycle is one broker's. Its methods may be called from any goroutine.
+type Lifecycle struct {
+	o     Options
+	epoch atomic.Int64 // registered broker epoch, -1 before
+	phase atomic.Int32
+	wake  chan struct{}
+
+	mu       sync.Mutex
+	running  chan struct{} // closed when first unfenced
+	stopped  chan struct{} // closed when the controller lets us go
+	stopping bool
+}
+
+// New makes a Lifecycle; nothing happens before Run.
+func New(o Options) *Lifecycle {
+	l := &Lifecycle{o: o, wake: make(chan struct{}, 1), running: make(chan struct{}), stopped: make(chan struct{})}
+	l.epoch.Store(-1)
+	return l
+}
+
+// Epoch is the registered broker epoch, -1 before the first registration.
+func (l *Lifecycle) Epoch() int64 { return l.epoch.Load() }
+
+// Phase tells where the broker is.
+func (l *Lifecycle) Phase() Phase { return Phase(l.phase.Load()) }
+
+// Running is closed when the broker is unfenced for the first time.
+func (l *Lifecycle) Running() <-chan struct{} { return l.running }
+
+// Wake sends a heartbeat at once: something that it tells has changed.
+func (l *Lifecycle) Wake() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Shutdown asks the controller to move leaderships away and waits until it has,
+// or until ctx ends: then the broker leaves all the same.
+func (l *Lifecycle) Shutdown(ctx context.Context) error {
+	l.mu.Lock()
+	l.stopping = true
+	l.mu.Unlock()
+	if l.Phase() == Registering {
+		return nil // the controller does not know us: nothing to move
+	}
+	l.Wake()
+	select {
+	case <-l.stopped:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("controlled shutdown not finished: %w", context.Cause(ctx))
+	}
+}
+
+// Run registers and sends heartbeats until ctx ends. It returns an error only
+// when this broker may not join: another cluster, or its id in use.
+func (l *Lifecycle) Run(ctx context.Context) error {
+	due := make(chan struct{}, 1)
+	timer := l.o.Clock.AfterFunc(0, func() {
+		select {
+		case due <- struct{}{}:
+		default:
+		}
+	})
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-due:
+		case <-l.wake:
+		}
+		again, err := l.step(ctx)
+		if err != nil {
+			return err
+		}
+		timer.Reset(again)
+	}
+}
+
+// retryAfter is the pause after an answer that says to try again.
+const retryAfter = 50 * time.Millisecond
+
+// step sends what is due and returns the time to the next step.
+func (l *Lifecycle) step(ctx context.Context) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, max(l.o.Interval, time.Second))
+	defer cancel()
+	switch l.Phase() {
+	case Registering:
+		return l.register(ctx)
+	case Stopped:
+		return l.o.Interval, nil
+	}
+	return l.heartbeat(ctx)
+}
+
+func (l *Lifecycle) register(ctx context.Context) (time.Duration, error) {
+	req := kmsg.NewPtrBrokerRegistrationRequest()
+	req.Version = req.MaxVersion()
+	req.BrokerID, req.ClusterID, req.IncarnationID = l.o.NodeID, l.o.ClusterID, l.o.Incarnation
+	req.Rack, req.PreviousBrokerEpoch = l.o.Rack, l.o.PreviousEpoch
+	for _, e := range l.o.Endpoints {
+		n := kmsg.NewBrokerRegistrationRequestListener()
+		n.Name, n.Host, n.Port, n.SecurityProtocol = e.Name, e.Host, e.Port, e.Protocol
+		req.Listeners = append(req.Listeners, n)
+	}
+	for _, f := range l.o.Features {
+		n := kmsg.NewBrokerRegistrationRequestFeature()
+		n.Name, n.MinSupportedVersion, n.MaxSupportedVersion = f.Name, f.Min, f.Max
+		req.Features = append(req.Features, n)
+	}
+	for _, d := range l.o.Dirs {
+		req.LogDirs = append(req.LogDirs, d)
+	}
+	r, err := l.o.Controller.Do(ctx, req)
+	if err != nil {
+		return retryAfter, nil // no controller yet
+	}
+	res := r.(*kmsg.BrokerRegistrationResponse)
+	switch err := kerr.ErrorForCode(res.ErrorCode); {
+	case err == nil:
+	case res.ErrorCode == kerr.InconsistentClusterID.Code:
+		return 0, fmt.Errorf("registration refused: this node belongs to cluster %s, the controller to another one", l.o.ClusterID)
+	case res.ErrorCode == kerr.DuplicateBrokerRegistration.Code:
+		l.o.Logger.Warn("another live broker is registered with this node id: waiting for it to go", "node", l.o.NodeID)
+		return l.o.Interval, nil
+	case kerr.IsRetriable(err):
+		return retryAfter, nil
+	default:
+		return 0, fmt.Errorf("registration of node %d refused: %w", l.o.NodeID, err)
+	}
+	l.epoch.Store(res.BrokerEpoch)
+	l.phase.Store(int32(Fenced))
+	l.o.Logger.Info("registered with the controller", "node", l.o.NodeID, "broker epoch", res.BrokerEpoch)
+	// Kafka unfences a broker that has applied its own registration: wait for it rather than for the next interval.
+	l.o.Images.WaitFor(ctx, func(i *image.Image) bool { return i.Provenance.Offset >= res.BrokerEpoch })
+	return 0, nil
+}
+
+func (l *Lifecycle) heartbeat(ctx context.Context) (time.Duration, error) {
+	l.mu.Lock()
+	stopping := l.stopping
+	l.mu.Unlock()
+	req := kmsg.NewPtrBrokerHeartbeatRequest()
+	req.Version = req.MaxVersion()
+	req.BrokerID, req.BrokerEpoch = l.o.NodeID, l.epoch.Load()
+	req.CurrentMetadataOffset = l.o.Images.Image().Provenance.Offset
+	req.WantShutdown = stopping
+	for _, d := range l.o.OfflineDirs() {
+		req.OfflineLogDirs = append(req.OfflineLogDirs, d)
+	}
+	for _, d := range l.o.Cordoned {
+		req.CordonedLogDirs = append(req.CordonedLogDirs, d)
+	}
+	r, err := l.o.Controller.Do(ctx, req)
+	if err != nil {
+		return retryAfter, nil
+	}
+	res := r.(*kmsg.BrokerHeartbeatResponse)
+	switch err := kerr.ErrorForCode(res.ErrorCode); {
+	case err == nil:
+	case res.ErrorCode == kerr.StaleBrokerEpoch.Code || res.ErrorCode == kerr.BrokerIDNotRegistered.Code:
+		l.o.Logger.Warn("the controller no longer knows this broker epoch: registering again", "broker epoch", req.BrokerEpoch)
+		l.phase.Store(int32(Registering))
+		return 0, nil
+	default:
+		return retryAfter, nil
+	}
+	return l.heard(ctx, res, req.CurrentMetadataOffset), nil
+}
+
+// heard takes the controller's view of this broker.
+func (l *Lifecycle) heard(ctx context.Context, res *kmsg.BrokerHeartbeatResponse, told int64) time.Duration {
+	switch {
+	case res.ShouldShutdown:
+		if l.Phase() != Stopped {
+			l.phase.Store(int32(Stopped))
+			close(l.stopped)
+		}
+		return l.o.Interval
+	case l.Phase() == Stopping || l.isStopping():
+		l.phase.Store(int32(Stopping))
+	case res.IsFenced:
+		l.phase.Store(int32(Fenced))
+	case l.Phase() == Fenced:
+		l.phase.Store(int32(Running))
+		l.mu.Lock()
+		select {
+		case <-l.running:
+		default:
+			close(l.running)
+		}
+		l.mu.Unlock()
+	}
+	if l.Phase() == Running {
+		return l.o.Interval
+	}
+	// Fenced or stopping: the controller waits for our offset, so tell it as soon as it changes.
+	wait, cancel := context.WithTimeout(ctx, l.o.Interval)
+	defer cancel()
+	if l.o.Images.WaitFor(wait, func(i *image.Image) bool { return i.Provenance.Offset > told }).Provenance.Offset > told {
+		return 0
+	}
+	return retryAfter
+}
+
+func (l *Lifecycle) isStopping() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stopping
+}

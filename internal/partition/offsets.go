@@ -1,0 +1,84 @@
+package partition
+
+import (
+	"weir/internal/isr"
+	"weir/internal/storage"
+)
+
+// DeleteToHighWatermark asks DeleteRecords for everything that is committed.
+const DeleteToHighWatermark int64 = -1
+
+// Latest is the offset that ListOffsets(latest) answers to a consumer of the
+// given isolation, ReadLogEnd being a follower or a debugging client.
+// *OffsetNotAvailableError while a new leader does not know it (KIP-207).
+func (r *Replica) Latest(currentEpoch int32, i Isolation) (int64, error) {
+	if err := r.CheckEpoch(currentEpoch); err != nil {
+		return 0, err
+	}
+	o := r.log.Offsets()
+	if i == ReadLogEnd {
+		return o.LogEnd, nil
+	}
+	if s := r.status.Load(); o.HighWatermark < s.EpochStart {
+		return 0, &OffsetNotAvailableError{Topic: r.topic, Partition: r.id}
+	}
+	if i == ReadCommitted {
+		return o.LastStable, nil
+	}
+	return o.HighWatermark, nil
+}
+
+// OffsetForTimestamp finds the first record whose timestamp is at least ts (ms).
+// ok is false when there is none below the bound of the isolation.
+func (r *Replica) OffsetForTimestamp(ts int64, currentEpoch int32, i Isolation) (t storage.TimestampOffset, ok bool, err error) {
+	bound, err := r.Latest(currentEpoch, i)
+	if err != nil {
+		return t, false, err
+	}
+	t, ok, err = r.log.OffsetForTimestamp(ts)
+	return t, ok && err == nil && t.Offset < bound, err
+}
+
+// EndOffsetForEpoch answers OffsetForLeaderEpoch (case K20).
+func (r *Replica) EndOffsetForEpoch(currentEpoch, epoch int32) (storage.EpochEnd, error) {
+	if err := r.CheckEpoch(currentEpoch); err != nil {
+		return storage.EpochEnd{Epoch: None, EndOffset: -1}, err
+	}
+	return r.log.EndOffsetForEpoch(epoch), nil
+}
+
+// DeleteRecords moves the log start offset to before, and returns what it is
+// now. *storage.OutOfRangeError beyond the high watermark.
+func (r *Replica) DeleteRecords(before int64) (logStart int64, err error) {
+	r.role.RLock()
+	defer r.role.RUnlock()
+	if s := r.status.Load(); !s.Leading {
+		return 0, r.notLeader(s)
+	}
+	o := r.log.Offsets()
+	if before == DeleteToHighWatermark {
+		before = o.HighWatermark
+	}
+	if before < 0 || before > o.HighWatermark {
+		return 0, &storage.OutOfRangeError{Name: r.String(), Offset: before, Start: o.LogStart, End: o.HighWatermark}
+	}
+	if _, err := r.log.SetLogStart(before); err != nil {
+		return 0, err
+	}
+	r.mu.Lock()
+	r.mu.leader.LogStart(r.log.LogStart())
+	r.mu.Unlock()
+	r.stats.Deletions.Add(1)
+	return r.log.LogStart(), nil
+}
+
+// LowWatermark is what a DeleteRecords waits for: the lowest log start offset
+// among the replicas that are alive.
+func (r *Replica) LowWatermark(brokers isr.Brokers) int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.leader == nil {
+		return r.log.LogStart()
+	}
+	return r.mu.leader.LowWatermark(brokers)
+}

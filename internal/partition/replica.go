@@ -1,0 +1,337 @@
+// Package partition is one replica of one partition on this broker: the log on
+// its disk (package storage) joined with the rules of leadership (package isr).
+//
+// A Replica is a leader, a follower, or neither yet; the cluster image says
+// which, through Lead and Follow. Around that are three walks, a file each:
+//
+//   - append.go: a producer's batches are validated and appended by the leader,
+//     and an acks=all producer waits until the high watermark has passed them;
+//   - read.go: consumers read below the high watermark (or the last stable
+//     offset), followers up to the log's end, and each follower's fetch moves
+//     the high watermark;
+//   - offsets.go: offsets by time and by leader epoch, and deletion of records.
+//
+// A Replica has no goroutine and no timer. Who waits for something to change
+// registers a Watcher.
+//
+// # Locks
+//
+//	role   (RWMutex) read-held by an append, written by a change of role, so that
+//	       no append straddles one.
+//	mu     the isr core and those who wait for a commit.
+//	watch  the watchers.
+//
+// Order: role, then the log's own locks, then mu, then watch. Reads take none
+// of them on their way to the data: the log's offsets and the role are loaded
+// from immutable views.
+package partition
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"weir/internal/batch"
+	"weir/internal/clock"
+	"weir/internal/config"
+	"weir/internal/isr"
+	"weir/internal/storage"
+	"weir/internal/uuid"
+)
+
+// None is the leader of a partition that has none, and the epoch of one that
+// has never had any.
+const None int32 = -1
+
+// Options is what a Replica is made of.
+type Options struct {
+	Topic   string
+	TopicID uuid.UUID
+	ID      int32 // partition number
+	Self    int32 // this broker's node id
+	Log     *storage.Log
+	Clock   clock.Clock
+	Buffers *batch.Pool // shared by all replicas
+	Stats   *Stats      // shared by all replicas
+	// Failed is told of errors of the log's disk or data, with no lock held.
+	Failed func(r *Replica, err error)
+}
+
+// Stats counts over all replicas of a broker.
+type Stats struct {
+	MessagesIn, BytesIn, BytesOut      atomic.Int64
+	ProduceRequests, FailedProduce     atomic.Int64
+	FetchRequests, FailedFetch         atomic.Int64
+	InvalidCRC, InvalidSequence        atomic.Int64
+	Recompressed, Converted, Deletions atomic.Int64
+}
+
+// Replica is one replica. Its methods may be called from any goroutine.
+type Replica struct {
+	topic   string
+	topicID uuid.UUID
+	id      int32
+	self    int32
+	log     *storage.Log
+	clock   clock.Clock
+	buffers *batch.Pool
+	stats   *Stats
+	failed  func(*Replica, error)
+
+	role   sync.RWMutex
+	status atomic.Pointer[Status] // written under role and mu, read anywhere
+
+	mu struct {
+		sync.Mutex
+		leader *isr.Leader // nil unless this replica leads
+		waits  commitQueue
+	}
+	watch struct {
+		sync.Mutex
+		set []Watcher
+	}
+}
+
+// Status is the role of a replica; immutable.
+type Status struct {
+	// Leader is the node id of the partition's leader, None when there is none
+	// or none is known yet.
+	Leader int32
+	// LeaderEpoch rises with each change of leader, None before the first.
+	LeaderEpoch    int32
+	PartitionEpoch int32
+	// Leading is set when this replica leads.
+	Leading bool
+	// EpochStart is the log end at which this leadership began; only with Leading.
+	EpochStart int64
+}
+
+// Watcher is told that a replica has more to read, has a new high watermark or
+// another role. Changed is called with locks held: it must only take a note.
+type Watcher interface {
+	Changed(r *Replica)
+}
+
+// New makes a replica whose role is not known yet.
+func New(o Options) *Replica {
+	r := &Replica{
+		topic: o.Topic, topicID: o.TopicID, id: o.ID, self: o.Self,
+		log: o.Log, clock: o.Clock, buffers: o.Buffers, stats: o.Stats, failed: o.Failed,
+	}
+	r.status.Store(&Status{Leader: None, LeaderEpoch: None, PartitionEpoch: None})
+	return r
+}
+
+// Topic is the topic's name.
+func (r *Replica) Topic() string { return r.topic }
+
+// TopicID is the topic's id.
+func (r *Replica) TopicID() uuid.UUID { return r.topicID }
+
+// ID is the partition number.
+func (r *Replica) ID() int32 { return r.id }
+
+// Log is the replica's log.
+func (r *Replica) Log() *storage.Log { return r.log }
+
+// Status is the replica's present role.
+func (r *Replica) Status() Status { return *r.status.Load() }
+
+func (r *Replica) String() string { return fmt.Sprintf("%s-%d", r.topic, r.id) }
+
+// Lead makes this replica the leader in a.LeaderEpoch, or takes a newer
+// partition epoch of the same leadership (another ISR, another replica list).
+// An older state is ignored.
+func (r *Replica) Lead(a isr.Assignment, now time.Time) {
+	r.role.Lock()
+	defer r.role.Unlock()
+	was := r.status.Load()
+	if a.LeaderEpoch < was.LeaderEpoch || (a.LeaderEpoch == was.LeaderEpoch && a.PartitionEpoch <= was.PartitionEpoch) {
+		return
+	}
+	if was.Leading && a.LeaderEpoch == was.LeaderEpoch {
+		r.take(a, now)
+		return
+	}
+	end := r.log.LogEnd()
+	r.log.AssignEpoch(a.LeaderEpoch, end)
+	leader := isr.NewLeader(isr.Start{
+		Self: r.self, Assignment: a, LogStart: r.log.LogStart(), LogEnd: end,
+		HighWatermark: r.log.HighWatermark(), MinISR: r.log.Config().MinInsyncReplicas, Now: now,
+	})
+	r.mu.Lock()
+	r.mu.leader = leader
+	r.failWaitsLocked(&NotLeaderError{Topic: r.topic, Partition: r.id, Leader: r.self, LeaderEpoch: a.LeaderEpoch})
+	r.status.Store(&Status{Leader: r.self, LeaderEpoch: a.LeaderEpoch, PartitionEpoch: a.PartitionEpoch, Leading: true, EpochStart: end})
+	r.log.SetHighWatermark(leader.HighWatermark())
+	r.mu.Unlock()
+	r.notify()
+}
+
+// take hands a newer partition epoch to the running leader; role is held.
+func (r *Replica) take(a isr.Assignment, now time.Time) {
+	r.mu.Lock()
+	if taken, _ := r.mu.leader.Committed(a, now); taken {
+		s := *r.status.Load()
+		s.PartitionEpoch = a.PartitionEpoch
+		r.status.Store(&s)
+		r.publishLocked()
+	}
+	r.mu.Unlock()
+	r.notify()
+}
+
+// Follow makes this replica a follower of leader (None: of nobody for now).
+func (r *Replica) Follow(leader, leaderEpoch, partitionEpoch int32) {
+	r.role.Lock()
+	defer r.role.Unlock()
+	was := r.status.Load()
+	if leaderEpoch < was.LeaderEpoch || (leaderEpoch == was.LeaderEpoch && partitionEpoch <= was.PartitionEpoch) {
+		return
+	}
+	r.mu.Lock()
+	r.mu.leader = nil
+	r.status.Store(&Status{Leader: leader, LeaderEpoch: leaderEpoch, PartitionEpoch: partitionEpoch})
+	r.failWaitsLocked(&NotLeaderError{Topic: r.topic, Partition: r.id, Leader: leader, LeaderEpoch: leaderEpoch})
+	r.mu.Unlock()
+	r.notify()
+}
+
+// Retire ends the replica's life here: the topic was deleted, the partition
+// moved away, or its directory failed. Those who wait are told err.
+func (r *Replica) Retire(err error) {
+	r.role.Lock()
+	defer r.role.Unlock()
+	r.mu.Lock()
+	r.mu.leader = nil
+	s := *r.status.Load()
+	s.Leading, s.Leader = false, None
+	r.status.Store(&s)
+	r.failWaitsLocked(err)
+	r.mu.Unlock()
+	r.notify()
+}
+
+// SetConfig takes a topic's changed configuration.
+func (r *Replica) SetConfig(c *config.Topic) {
+	r.log.SetConfig(c)
+	r.mu.Lock()
+	moved := r.mu.leader != nil && r.mu.leader.SetMinISR(c.MinInsyncReplicas)
+	if moved {
+		r.publishLocked()
+	}
+	r.mu.Unlock()
+	if moved {
+		r.notify()
+	}
+}
+
+// Propose returns the ISR change that is due, or nil. Its outcome goes to
+// Committed or Refused.
+func (r *Replica) Propose(now time.Time, maxLag time.Duration, brokers isr.Brokers) *isr.Proposal {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.leader == nil {
+		return nil
+	}
+	return r.mu.leader.Propose(now, maxLag, brokers)
+}
+
+// Committed takes the partition state in the controller's answer to a proposal.
+func (r *Replica) Committed(a isr.Assignment, now time.Time) { r.Lead(a, now) }
+
+// Refused ends a proposal that the controller turned down.
+func (r *Replica) Refused(p *isr.Proposal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l := r.mu.leader; l != nil && l.Assignment().LeaderEpoch == p.LeaderEpoch && l.Assignment().PartitionEpoch == p.PartitionEpoch {
+		l.Refused()
+	}
+}
+
+// ISR is the committed ISR as the leader knows it, nil when not leading.
+func (r *Replica) ISR() []int32 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.leader == nil {
+		return nil
+	}
+	return r.mu.leader.ISR()
+}
+
+// UnderMinISR tells whether this replica leads a partition that refuses acks=all.
+func (r *Replica) UnderMinISR() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.leader != nil && !r.mu.leader.Enough()
+}
+
+// Watch registers w until Unwatch. A watcher is registered at most once.
+func (r *Replica) Watch(w Watcher) {
+	r.watch.Lock()
+	r.watch.set = append(r.watch.set, w)
+	r.watch.Unlock()
+}
+
+// Unwatch removes w.
+func (r *Replica) Unwatch(w Watcher) {
+	r.watch.Lock()
+	defer r.watch.Unlock()
+	for i, x := range r.watch.set {
+		if x == w {
+			last := len(r.watch.set) - 1
+			r.watch.set[i] = r.watch.set[last]
+			r.watch.set[last] = nil
+			r.watch.set = r.watch.set[:last]
+			return
+		}
+	}
+}
+
+func (r *Replica) notify() {
+	r.watch.Lock()
+	for _, w := range r.watch.set {
+		w.Changed(r)
+	}
+	r.watch.Unlock()
+}
+
+// publishLocked carries the core's high watermark into the log, and answers
+// the producers that waited for it. mu is held.
+func (r *Replica) publishLocked() {
+	hw := r.mu.leader.HighWatermark()
+	r.log.SetHighWatermark(hw)
+	for r.mu.waits.Len() > 0 && r.mu.waits[0].until <= hw {
+		w := r.mu.waits.pop()
+		if !r.mu.leader.Enough() {
+			w.err = r.notEnoughLocked(true)
+		}
+		close(w.done)
+	}
+}
+
+func (r *Replica) failWaitsLocked(err error) {
+	for _, w := range r.mu.waits {
+		w.err = err
+		close(w.done)
+	}
+	r.mu.waits = nil
+}
+
+func (r *Replica) notEnoughLocked(after bool) error {
+	return &NotEnoughReplicasError{
+		Topic: r.topic, Partition: r.id, ISR: r.mu.leader.ISR(), Need: r.mu.leader.Need(), AfterAppend: after,
+	}
+}
+
+// report passes errors of the disk on to the owner; others are the caller's
+// own business. No lock is held.
+func (r *Replica) report(err error) {
+	var disk *storage.DiskError
+	var corrupt *storage.CorruptError
+	if errors.As(err, &disk) || errors.As(err, &corrupt) {
+		r.failed(r, err)
+	}
+}

@@ -1,0 +1,147 @@
+package quorum
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"weir/internal/controller"
+	"weir/internal/image"
+	"weir/internal/kraft"
+	"weir/internal/records"
+	"weir/internal/statemachine"
+)
+
+// step is one call of the controller core.
+type step func(s controller.Step) controller.Result
+
+// Do carries a request to the active controller and waits for its committed
+// answer. While no leader is known it waits for one, at most until ctx ends.
+// statemachine.ErrNotLeader means that leadership was lost on the way: the
+// request may or may not have taken effect.
+func (n *Node) Do(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
+	f, err := n.route(req)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.awaitActive(ctx); err != nil {
+		return nil, err
+	}
+	res, err := n.machine.Do(ctx, kmsg.NameForKey(req.Key()), n.write(f))
+	if err != nil {
+		return nil, err
+	}
+	return res.(kmsg.Response), nil
+}
+
+// awaitActive waits until this node leads.
+func (n *Node) awaitActive(ctx context.Context) error {
+	for !n.Active() {
+		changed := n.leaderChanged()
+		if n.Active() {
+			return nil
+		}
+		if l := n.Leader(); l.ID != kraft.None && l.ID != n.o.NodeID {
+			return fmt.Errorf("%w: node %d is the active controller", statemachine.ErrNotLeader, l.ID)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: there is no active controller", statemachine.ErrNotLeader)
+		}
+	}
+	return nil
+}
+
+// route finds the core's method for a request.
+func (n *Node) route(req kmsg.Request) (step, error) {
+	c := n.o.Core
+	switch q := req.(type) {
+	case *kmsg.CreateTopicsRequest:
+		return func(s controller.Step) controller.Result { return c.CreateTopics(s, q) }, nil
+	case *kmsg.DeleteTopicsRequest:
+		return func(s controller.Step) controller.Result { return c.DeleteTopics(s, q) }, nil
+	case *kmsg.CreatePartitionsRequest:
+		return func(s controller.Step) controller.Result { return c.CreatePartitions(s, q) }, nil
+	case *kmsg.AlterConfigsRequest:
+		return func(s controller.Step) controller.Result { return c.AlterConfigs(s, q) }, nil
+	case *kmsg.IncrementalAlterConfigsRequest:
+		return func(s controller.Step) controller.Result { return c.IncrementalAlterConfigs(s, q) }, nil
+	case *kmsg.UpdateFeaturesRequest:
+		return func(s controller.Step) controller.Result { return c.UpdateFeatures(s, q) }, nil
+	case *kmsg.ElectLeadersRequest:
+		return func(s controller.Step) controller.Result { return c.ElectLeaders(s, q) }, nil
+	case *kmsg.AlterPartitionRequest:
+		return func(s controller.Step) controller.Result { return c.AlterPartition(s, q) }, nil
+	case *kmsg.AllocateProducerIDsRequest:
+		return func(s controller.Step) controller.Result { return c.AllocateProducerIDs(s, q) }, nil
+	case *kmsg.BrokerRegistrationRequest:
+		return func(s controller.Step) controller.Result { return c.RegisterBroker(s, q) }, nil
+	case *kmsg.BrokerHeartbeatRequest:
+		return func(s controller.Step) controller.Result { return c.Heartbeat(s, q) }, nil
+	case *kmsg.UnregisterBrokerRequest:
+		return func(s controller.Step) controller.Result { return c.UnregisterBroker(s, q) }, nil
+	case *kmsg.AssignReplicasToDirsRequest:
+		return func(s controller.Step) controller.Result { return c.AssignReplicasToDirs(s, q) }, nil
+	case *kmsg.ControllerRegistrationRequest:
+		return func(s controller.Step) controller.Result { return c.RegisterController(s, q) }, nil
+	}
+	return nil, fmt.Errorf("BUG: the controller has no method for %s", kmsg.NameForKey(req.Key()))
+}
+
+// write makes a state machine write of a step, and plans the next tick.
+func (n *Node) write(f step) statemachine.Write[*image.Image, records.Versioned] {
+	return func(v statemachine.View[*image.Image]) (statemachine.Result[records.Versioned], error) {
+		r := f(controller.Step{NowMs: v.Now.UnixMilli(), Rand: n.o.Rand, Image: v.State, NextOffset: v.NextOffset})
+		for _, note := range r.Notes {
+			n.o.Logger.Info(note)
+		}
+		n.planTick(v.Now)
+		recs, atomic := together(r, v.State)
+		return statemachine.Result[records.Versioned]{Records: recs, Response: r.Response, Atomic: atomic}, nil
+	}
+}
+
+// atomicBytes is how much goes into one batch; more is wrapped in a metadata
+// transaction. It is below every batch limit that Kafka accepts for its log.
+const atomicBytes = 1 << 20
+
+// together keeps records that must become visible together in one batch, or,
+// when they do not fit, between the marks of a metadata transaction (KIP-868).
+func together(r controller.Result, img *image.Image) (recs []records.Versioned, atomic bool) {
+	if !r.Atomic || len(r.Records) < 2 || !img.Features().Transactions() || img.InTransaction() {
+		return r.Records, r.Atomic
+	}
+	size, scratch := 0, []byte(nil)
+	for _, v := range r.Records {
+		scratch = records.AppendMetadata(scratch[:0], v)
+		if size += len(scratch) + 16; size > atomicBytes {
+			begin, end := records.NewBeginTransactionRecord(), records.NewEndTransactionRecord()
+			recs = append(make([]records.Versioned, 0, len(r.Records)+2), records.Versioned{Record: &begin})
+			return append(append(recs, r.Records...), records.Versioned{Record: &end}), false
+		}
+	}
+	return r.Records, true
+}
+
+// activate is the first write of a leadership.
+func (n *Node) activate(v statemachine.View[*image.Image]) (statemachine.Result[records.Versioned], error) {
+	n.o.Logger.Info("became the active controller", "epoch", v.Epoch, "offset", v.NextOffset)
+	n.announce()
+	return n.write(n.o.Core.Activate)(v)
+}
+
+// planTick sets the timer for what the core has to do next.
+func (n *Node) planTick(now time.Time) {
+	next := n.o.Core.NextTick()
+	if next == math.MaxInt64 {
+		n.machine.Cancel(tickTimer)
+		return
+	}
+	n.machine.After(tickTimer, max(time.Duration(next-now.UnixMilli())*time.Millisecond, 0), n.write(n.o.Core.Tick))
+}
+
+const tickTimer = "tick"

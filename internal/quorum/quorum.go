@@ -1,0 +1,273 @@
+// Package quorum joins the metadata log with those who use it on one node:
+//
+//	                 ┌─▶ statemachine ─▶ controller.Core     (controllers: decide)
+//	metalog ─────────┤
+//	  committed      └─▶ feed ─▶ image.Loader ─▶ subscribers ─▶ Images   (all: follow)
+//
+// A Node runs the controller core while this node leads the quorum, turns
+// requests into its steps, and publishes every committed image to the broker. It
+// writes snapshots of the image when the log has grown.
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"weir/internal/clock"
+	"weir/internal/controller"
+	"weir/internal/image"
+	"weir/internal/kraft"
+	"weir/internal/metalog"
+	"weir/internal/records"
+	"weir/internal/rng"
+	"weir/internal/statemachine"
+)
+
+// Options is what a Node is made of.
+type Options struct {
+	NodeID int32
+	Log    *metalog.Log
+	Core   *controller.Core
+	Rand   *rng.Source // owned by the Node from now on
+	Clock  clock.Clock
+	Logger *slog.Logger
+	// Snapshots are written after so many bytes of records, or so much time.
+	SnapshotBytes    int64         // metadata.log.max.record.bytes.between.snapshots
+	SnapshotInterval time.Duration // metadata.log.max.snapshot.interval.ms; 0: no limit
+}
+
+// Node is the quorum side of one node.
+type Node struct {
+	o       Options
+	machine *statemachine.Machine[*image.Image, records.Versioned]
+	images  *Images
+	subs    []Subscriber
+	feed    feed
+	loader  *image.Loader // used by the applying goroutine alone
+
+	leader  atomic.Pointer[kraft.LeaderAndEpoch]
+	changes struct { // closed and replaced when the leader, or who is active, changes
+		sync.Mutex
+		c chan struct{}
+	}
+
+	snapshot struct { // bytes and at belong to the applying goroutine
+		bytes int64
+		at    time.Time
+		due   chan *image.Image // holds at most one: writing it is the next thing to do
+	}
+}
+
+// New makes a Node and registers it with the metadata log, which must not have
+// been polled yet.
+func New(o Options) *Node {
+	n := &Node{o: o, images: newImages(), loader: image.NewLoader(image.New())}
+	n.feed.wake = make(chan struct{}, 1)
+	n.snapshot.due = make(chan *image.Image, 1)
+	n.changes.c = make(chan struct{})
+	n.leader.Store(&kraft.LeaderAndEpoch{ID: kraft.None, Epoch: -1})
+	n.machine = statemachine.New(statemachine.Options[*image.Image, records.Versioned]{
+		Name: "__cluster_metadata-0", Log: appender{o.Log}, Initial: image.New(),
+		Apply: apply, Visible: (*image.Image).Visible, Activate: n.activate, Lost: o.Core.Deactivate,
+		Clock: o.Clock, Logger: o.Logger,
+	})
+	o.Log.Register(listener{n})
+	return n
+}
+
+// Images is the cluster as applied on this node.
+func (n *Node) Images() *Images { return n.images }
+
+// Subscribe adds a subscriber; before Run.
+func (n *Node) Subscribe(s Subscriber) { n.subs = append(n.subs, s) }
+
+// Leader is the quorum's leader as far as this node knows.
+func (n *Node) Leader() kraft.LeaderAndEpoch { return *n.leader.Load() }
+
+// Active tells whether this node is the active controller.
+func (n *Node) Active() bool { return n.machine.Epoch() >= 0 }
+
+// Quorum describes the quorum as its leader sees it; ok is false elsewhere.
+func (n *Node) Quorum() (kraft.Quorum, bool) { return n.o.Log.Quorum() }
+
+// Run runs the log, the controller and the applying of images until ctx ends or
+// one of them fails.
+func (n *Node) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return n.o.Log.Run(ctx) })
+	g.Go(func() error { return n.machine.Run(ctx) })
+	g.Go(func() error { return n.follow(ctx) })
+	g.Go(func() error { return n.writeSnapshots(ctx) })
+	return g.Wait()
+}
+
+// appender lets the state machine write to the metadata log.
+type appender struct{ log *metalog.Log }
+
+func (a appender) Append(epoch int32, recs []records.Versioned, atomic bool) (int64, error) {
+	last, err := a.log.Append(epoch, recs, atomic)
+	var large *metalog.TooLargeError
+	if errors.As(err, &large) {
+		return last, fmt.Errorf("%w: %w", statemachine.ErrRefused, err)
+	}
+	return last, err
+}
+func (a appender) LogEnd() int64      { return a.log.LogEnd() }
+func (a appender) Resign(epoch int32) { a.log.Resign(epoch) }
+
+// apply is the state machine's: the image after a batch.
+func apply(img *image.Image, b statemachine.Batch[records.Versioned]) (*image.Image, error) {
+	d := image.NewDelta(img)
+	for _, v := range b.Records {
+		if err := d.Replay(v); err != nil {
+			return nil, err
+		}
+	}
+	return d.Apply(image.Provenance{Offset: b.Last, Epoch: b.Epoch, TimestampMs: b.TimestampMs}), nil
+}
+
+// listener is told by the metadata log what is committed.
+type listener struct{ n *Node }
+
+// Committed passes a batch to the controller and to the feed.
+func (l listener) Committed(b metalog.Batch) error {
+	l.n.machine.Commit(statemachine.Batch[records.Versioned]{Base: b.Base, Last: b.Last, Epoch: b.Epoch, TimestampMs: b.TimestampMs, Records: b.Records})
+	l.n.feed.put(committed{records: b.Records, bytes: b.Bytes, prov: image.Provenance{Offset: b.Last, Epoch: b.Epoch, TimestampMs: b.TimestampMs}})
+	return nil
+}
+
+// LoadSnapshot replaces the state on both sides.
+func (l listener) LoadSnapshot(s metalog.Snapshot) error {
+	var recs []records.Versioned
+	for v, err := range s.Records {
+		if err != nil {
+			return err
+		}
+		recs = append(recs, v)
+	}
+	prov := image.Provenance{Offset: s.ID.Offset - 1, Epoch: s.ID.Epoch, TimestampMs: s.TimestampMs}
+	loader := image.NewLoader(image.New())
+	if err := loader.LoadSnapshot(each(recs), prov); err != nil {
+		return err
+	}
+	img, _, ok := loader.Publish()
+	if !ok {
+		return fmt.Errorf("snapshot %v ends inside a metadata transaction", s.ID)
+	}
+	l.n.machine.Load(img, prov.Offset, prov.Epoch)
+	l.n.feed.put(committed{snapshot: true, records: recs, prov: prov})
+	return nil
+}
+
+// LeaderChanged starts or ends the controller.
+func (l listener) LeaderChanged(le kraft.LeaderAndEpoch) error {
+	l.n.leader.Store(&le)
+	if le.ID == l.n.o.NodeID {
+		l.n.machine.Lead(le.Epoch)
+	} else {
+		l.n.machine.Follow()
+	}
+	l.n.announce()
+	return nil
+}
+
+// leaderChanged returns a channel that is closed at the next change.
+func (n *Node) leaderChanged() <-chan struct{} {
+	n.changes.Lock()
+	defer n.changes.Unlock()
+	return n.changes.c
+}
+
+func (n *Node) announce() {
+	n.changes.Lock()
+	close(n.changes.c)
+	n.changes.c = make(chan struct{})
+	n.changes.Unlock()
+}
+
+func each(recs []records.Versioned) func(func(records.Versioned) bool) {
+	return func(yield func(records.Versioned) bool) {
+		for _, v := range recs {
+			if !yield(v) {
+				return
+			}
+		}
+	}
+}
+
+// follow applies what is committed, in the order of the log. What has queued up
+// meanwhile is applied in one step.
+func (n *Node) follow(ctx context.Context) error {
+	for {
+		for _, c := range n.feed.take() {
+			if err := n.replay(c); err != nil {
+				return err
+			}
+		}
+		if img, d, ok := n.loader.Publish(); ok {
+			for _, s := range n.subs {
+				s.Apply(img, d)
+			}
+			n.images.publish(img)
+			n.maybeSnapshot(img)
+		}
+		select {
+		case <-n.feed.wake:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (n *Node) replay(c committed) error {
+	if c.snapshot {
+		n.snapshot.bytes, n.snapshot.at = 0, time.UnixMilli(c.prov.TimestampMs)
+		return n.loader.LoadSnapshot(each(c.records), c.prov)
+	}
+	n.snapshot.bytes += int64(c.bytes)
+	return n.loader.Replay(c.records, c.prov)
+}
+
+// maybeSnapshot writes a snapshot when the log since the last one is long or
+// old enough. It is written beside the applying of records: the image does not
+// change.
+func (n *Node) maybeSnapshot(img *image.Image) {
+	now := n.o.Clock.Now()
+	if n.snapshot.at.IsZero() {
+		n.snapshot.at = now
+	}
+	due := n.snapshot.bytes >= n.o.SnapshotBytes ||
+		(n.o.SnapshotInterval > 0 && n.snapshot.bytes > 0 && now.Sub(n.snapshot.at) >= n.o.SnapshotInterval)
+	if !due {
+		return
+	}
+	select {
+	case n.snapshot.due <- img:
+		n.snapshot.bytes, n.snapshot.at = 0, now
+	default: // the last one is still being written
+	}
+}
+
+func (n *Node) writeSnapshots(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case img := <-n.snapshot.due:
+			p := img.Provenance
+			if err := n.o.Log.WriteSnapshot(p.Offset, p.Epoch, p.TimestampMs, img.Records); err != nil {
+				// The log still holds everything: only the next start takes longer.
+				n.o.Logger.Error("cannot write a metadata snapshot", "offset", p.Offset, "err", err)
+				continue
+			}
+			n.o.Logger.Info("metadata snapshot written", "offset", p.Offset, "epoch", p.Epoch)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package replication
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+
+	"weir/internal/checkpoint"
+	"weir/internal/config"
+	"weir/internal/image"
+	"weir/internal/isr"
+	"weir/internal/partition"
+	"weir/internal/storage"
+	"weir/internal/storage/dirs"
+	"weir/internal/uuid"
+)
+
+// Apply brings the replicas to the state of the image. It is called from one
+// goroutine, with each delta in order.
+func (m *Manager) Apply(img *image.Image, d *image.Delta) {
+	m.configure(img, d)
+	for _, t := range d.DeletedTopics() {
+		for p := range t.Partitions() {
+			m.drop(key{t.ID, p}, "its topic was deleted")
+		}
+	}
+	if !m.applied {
+		m.strays(img)
+	}
+	for _, id := range d.ChangedTopics() {
+		if t, ok := img.TopicByID(id); ok {
+			for _, p := range d.ChangedPartitions(id) {
+				if part, ok := t.Partition(p); ok {
+					m.place(img, t, p, part)
+				}
+			}
+		}
+	}
+	m.applied = true
+}
+
+// configure takes changed broker and topic configurations.
+func (m *Manager) configure(img *image.Image, d *image.Delta) {
+	node := strconv.Itoa(int(m.o.NodeID))
+	all := false
+	topics := map[string]bool{}
+	for _, r := range d.ChangedConfigs() {
+		switch {
+		case r.Type == image.ResourceBroker && (r.Name == "" || r.Name == node):
+			all = true
+		case r.Type == image.ResourceTopic:
+			topics[r.Name] = true
+		}
+	}
+	if all {
+		m.effective.Store(config.NewEffective(m.o.Static, img.Configs(image.ResourceBroker, ""), img.Configs(image.ResourceBroker, node)))
+	}
+	if !all && len(topics) == 0 {
+		return
+	}
+	resolved := map[string]*config.Topic{}
+	for _, r := range m.list() {
+		if !all && !topics[r.Topic()] {
+			continue
+		}
+		c := resolved[r.Topic()]
+		if c == nil {
+			c = m.topicConfig(img, r.Topic())
+			resolved[r.Topic()] = c
+		}
+		r.SetConfig(c)
+	}
+}
+
+// strays moves logs that the first image does not know out of the way. They
+// are kept: the operator decides (pain P16).
+func (m *Manager) strays(img *image.Image) {
+	m.o.Dirs.Logs(func(p checkpoint.TopicPartition, l *storage.Log, _ *dirs.Dir, future bool) bool {
+		t, ok := img.Topic(p.Topic)
+		if ok && (l.TopicID() == uuid.Zero || l.TopicID() == t.ID) {
+			if part, ok := t.Partition(p.Partition); ok && slices.Contains(part.Replicas, m.o.NodeID) {
+				return true
+			}
+		}
+		if future {
+			return true // judged with the current log
+		}
+		if err := m.o.Dirs.MarkStray(p); err != nil {
+			m.o.Logger.Error("cannot move a stray log", "dir", l.Dir(), "err", err)
+		}
+		return true
+	})
+}
+
+// place makes this broker's part of one partition what the image says.
+func (m *Manager) place(img *image.Image, t *image.Topic, id int32, p *image.Partition) {
+	k := key{t.ID, id}
+	if !slices.Contains(p.Replicas, m.o.NodeID) {
+		m.drop(k, "the partition moved to other brokers")
+		return
+	}
+	r, err := m.open(img, t, id, p)
+	if err != nil {
+		m.offline(k, t.Name, err)
+		return
+	}
+	if p.Leader != m.o.NodeID {
+		r.Follow(p.Leader, p.LeaderEpoch, p.PartitionEpoch)
+		return
+	}
+	r.Lead(isr.Assignment{
+		Replicas: p.Replicas, ISR: p.ISR, LeaderEpoch: p.LeaderEpoch, PartitionEpoch: p.PartitionEpoch, Recovering: p.Recovering,
+	}, m.o.Clock.Now())
+}
+
+// open returns the replica, making it and its log when needed.
+func (m *Manager) open(img *image.Image, t *image.Topic, id int32, p *image.Partition) (*partition.Replica, error) {
+	k := key{t.ID, id}
+	m.mu.RLock()
+	e := m.replicas[k]
+	m.mu.RUnlock()
+	if e != nil && e.replica != nil {
+		return e.replica, nil
+	}
+	c := m.topicConfig(img, t.Name)
+	name := checkpoint.TopicPartition{Topic: t.Name, Partition: id}
+	want := p.Directory(m.o.NodeID)
+	log, dir := m.o.Dirs.Log(name)
+	if log == nil {
+		var err error
+		if log, dir, err = m.o.Dirs.Create(name, t.ID, want, false); err != nil {
+			return nil, err
+		}
+	} else if err := log.AssignTopicID(t.ID); err != nil {
+		return nil, err
+	}
+	log.SetConfig(c)
+	if want != dir.ID {
+		m.assign(k, dir.ID)
+	}
+	r := partition.New(partition.Options{
+		Topic: t.Name, TopicID: t.ID, ID: id, Self: m.o.NodeID, Log: log,
+		Clock: m.o.Clock, Buffers: m.o.Buffers, Stats: m.o.Stats, Failed: m.report,
+	})
+	m.mu.Lock()
+	m.replicas[k] = &entry{replica: r}
+	m.mu.Unlock()
+	return r, nil
+}
+
+// offline records why a replica cannot be used.
+func (m *Manager) offline(k key, topic string, err error) {
+	m.o.Logger.Error("replica is offline", "topic", topic, "partition", k.partition, "err", err)
+	m.mu.Lock()
+	was := m.replicas[k]
+	e := &OfflineError{Topic: topic, Partition: k.partition, Err: err}
+	m.replicas[k] = &entry{offline: e}
+	m.mu.Unlock()
+	if was != nil && was.replica != nil {
+		was.replica.Retire(e)
+	}
+}
+
+// drop ends a replica that this broker no longer has, and deletes its log.
+func (m *Manager) drop(k key, why string) {
+	m.mu.Lock()
+	e := m.replicas[k]
+	delete(m.replicas, k)
+	m.mu.Unlock()
+	if e == nil || e.replica == nil {
+		return
+	}
+	e.replica.Retire(&NotHostedError{k.topic, k.partition})
+	name := checkpoint.TopicPartition{Topic: e.replica.Topic(), Partition: k.partition}
+	if err := m.o.Dirs.Delete(name, false); err != nil && !errors.Is(err, storage.ErrClosed) {
+		m.o.Logger.Error("cannot delete a log", "dir", e.replica.Log().Dir(), "why", why, "err", err)
+		return
+	}
+	m.o.Logger.Info("replica removed", "topic", e.replica.Topic(), "partition", k.partition, "because", why)
+}

@@ -1,0 +1,101 @@
+package replication
+
+import (
+	"context"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"weir/internal/storage"
+	"weir/internal/storage/dirs"
+	"weir/internal/uuid"
+)
+
+// assignTimeout bounds one AssignReplicasToDirs; what it did not settle is sent
+// again.
+const assignTimeout = 5 * time.Second
+
+// assign notes that a replica stands in a directory which the controller does
+// not know it to be in (KIP-858).
+func (m *Manager) assign(k key, dir uuid.UUID) {
+	m.assignments.Lock()
+	defer m.assignments.Unlock()
+	if m.assignments.dirs == nil {
+		m.assignments.dirs = map[key]uuid.UUID{}
+	}
+	m.assignments.dirs[k] = dir
+}
+
+// sendAssignments tells the controller, and forgets what it has taken.
+func (m *Manager) sendAssignments() {
+	m.assignments.Lock()
+	pending := m.assignments.dirs
+	m.assignments.dirs = nil
+	m.assignments.Unlock()
+	if len(pending) == 0 {
+		return
+	}
+	again := func() {
+		for k, d := range pending {
+			m.assign(k, d)
+		}
+	}
+	epoch := m.o.Epoch()
+	if epoch < 0 {
+		again() // not registered yet
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), assignTimeout)
+	defer cancel()
+	r, err := m.o.Controller.Do(ctx, assignRequest(m.o.NodeID, epoch, pending))
+	if err != nil {
+		m.o.Logger.Warn("cannot tell the controller the directories of replicas: trying again", "replicas", len(pending), "err", err)
+		again()
+		return
+	}
+	if res := r.(*kmsg.AssignReplicasToDirsResponse); res.ErrorCode != 0 {
+		m.o.Logger.Warn("the controller refused the directories of replicas: trying again", "replicas", len(pending), "err", kerr.ErrorForCode(res.ErrorCode))
+		again()
+	}
+}
+
+func assignRequest(node int32, epoch int64, pending map[key]uuid.UUID) *kmsg.AssignReplicasToDirsRequest {
+	byDir := map[uuid.UUID]map[uuid.UUID][]int32{}
+	for k, d := range pending {
+		if byDir[d] == nil {
+			byDir[d] = map[uuid.UUID][]int32{}
+		}
+		byDir[d][k.topic] = append(byDir[d][k.topic], k.partition)
+	}
+	req := kmsg.NewPtrAssignReplicasToDirsRequest()
+	req.BrokerID, req.BrokerEpoch = node, epoch
+	for d, topics := range byDir {
+		rd := kmsg.NewAssignReplicasToDirsRequestDirectory()
+		rd.ID = d
+		for id, parts := range topics {
+			rt := kmsg.NewAssignReplicasToDirsRequestDirectoryTopic()
+			rt.TopicID = id
+			for _, p := range parts {
+				rp := kmsg.NewAssignReplicasToDirsRequestDirectoryTopicPartition()
+				rp.Partition = p
+				rt.Partitions = append(rt.Partitions, rp)
+			}
+			rd.Topics = append(rd.Topics, rt)
+		}
+		req.Directories = append(req.Directories, rd)
+	}
+	return req
+}
+
+// DirOffline takes the replicas of a directory that has failed offline. It is
+// storage/dirs' Offline.
+func (m *Manager) DirOffline(d *dirs.Dir, logs []*storage.Log, err error) {
+	for _, r := range m.list() {
+		for _, l := range logs {
+			if r.Log() == l {
+				m.offline(key{r.TopicID(), r.ID()}, r.Topic(), &dirs.OfflineError{Dir: d.Path, Err: err})
+			}
+		}
+	}
+}

@@ -1,0 +1,194 @@
+// Package replication holds every partition replica of this broker and keeps
+// them as the cluster image says: logs are created, replicas become leaders or
+// followers, deleted topics go away, configurations take effect.
+//
+//	image delta ─▶ apply.go ─▶ storage/dirs (create, delete)
+//	                       └─▶ partition.Replica (Lead, Follow, Retire, SetConfig)
+//	clock ───────▶ upkeep.go ─▶ flush, retention, checkpoints, ISR changes
+//
+// One goroutine applies images, another does the upkeep; requests look replicas
+// up without waiting for either.
+package replication
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"weir/internal/batch"
+	"weir/internal/clock"
+	"weir/internal/config"
+	"weir/internal/image"
+	"weir/internal/partition"
+	"weir/internal/storage/dirs"
+	"weir/internal/uuid"
+)
+
+// NotHostedError says that this broker has no replica of the partition.
+type NotHostedError struct {
+	Topic     uuid.UUID
+	Partition int32
+}
+
+func (e *NotHostedError) Error() string {
+	return fmt.Sprintf("this broker holds no replica of partition %d of topic %s", e.Partition, e.Topic)
+}
+
+// OfflineError says that this broker's replica cannot be used, and why.
+type OfflineError struct {
+	Topic     string
+	Partition int32
+	Err       error
+}
+
+func (e *OfflineError) Error() string {
+	return fmt.Sprintf("the replica of %s-%d is offline: %v", e.Topic, e.Partition, e.Err)
+}
+func (e *OfflineError) Unwrap() error { return e.Err }
+
+// Options is what a Manager is made of.
+type Options struct {
+	NodeID  int32
+	Dirs    *dirs.Set
+	Clock   clock.Clock
+	Logger  *slog.Logger
+	Buffers *batch.Pool
+	Stats   *partition.Stats
+	Static  *config.Static
+
+	Intervals Intervals
+	// Controller takes the directories that new replicas were put in.
+	Controller Controller
+	// Epoch is this broker's registered epoch.
+	Epoch func() int64
+}
+
+// Intervals are how often the logs are looked after.
+type Intervals struct {
+	InitialDelay   time.Duration // log.initial.task.delay.ms: before the first retention check
+	Retention      time.Duration // log.retention.check.interval.ms
+	HighWatermarks time.Duration // replica.high.watermark.checkpoint.interval.ms
+	RecoveryPoints time.Duration // log.flush.offset.checkpoint.interval.ms
+	LogStarts      time.Duration // log.flush.start.offset.checkpoint.interval.ms
+}
+
+// Controller carries a request to the active controller.
+type Controller interface {
+	Do(ctx context.Context, req kmsg.Request) (kmsg.Response, error)
+}
+
+// Manager is all replicas of a broker.
+type Manager struct {
+	o Options
+
+	mu       sync.RWMutex
+	replicas map[key]*entry
+
+	assignments struct { // directories to tell the controller
+		sync.Mutex
+		dirs map[key]uuid.UUID
+	}
+
+	effective atomic.Pointer[config.Effective]
+	applied   bool // an image was applied; belongs to the applying goroutine
+}
+
+type key struct {
+	topic     uuid.UUID
+	partition int32
+}
+
+// entry is a replica, or the reason why there is none to use.
+type entry struct {
+	replica *partition.Replica
+	offline *OfflineError
+}
+
+// New makes a Manager that has seen no image.
+func New(o Options) *Manager {
+	m := &Manager{o: o, replicas: map[key]*entry{}}
+	m.effective.Store(config.NewEffective(o.Static, nil, nil))
+	return m
+}
+
+// Effective is the broker's configuration with its dynamic values.
+func (m *Manager) Effective() *config.Effective { return m.effective.Load() }
+
+// Replica finds a replica. *NotHostedError, *OfflineError.
+func (m *Manager) Replica(topic uuid.UUID, p int32) (*partition.Replica, error) {
+	m.mu.RLock()
+	e := m.replicas[key{topic, p}]
+	m.mu.RUnlock()
+	switch {
+	case e == nil:
+		return nil, &NotHostedError{topic, p}
+	case e.offline != nil:
+		return nil, e.offline
+	}
+	return e.replica, nil
+}
+
+// Each calls f for every usable replica, in no order.
+func (m *Manager) Each(f func(r *partition.Replica)) {
+	for _, r := range m.list() {
+		f(r)
+	}
+}
+
+func (m *Manager) list() []*partition.Replica {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	out := make([]*partition.Replica, 0, len(m.replicas))
+	for _, e := range m.replicas {
+		if e.replica != nil {
+			out = append(out, e.replica)
+		}
+	}
+	return out
+}
+
+// Counts is a summary for metrics.
+type Counts struct {
+	Partitions, Leaders, Offline, UnderMinISR int
+}
+
+// Counts walks all replicas.
+func (m *Manager) Counts() Counts {
+	var c Counts
+	m.mu.RLock()
+	for _, e := range m.replicas {
+		if e.offline != nil {
+			c.Offline++
+		}
+	}
+	m.mu.RUnlock()
+	m.Each(func(r *partition.Replica) {
+		c.Partitions++
+		if r.Status().Leading {
+			c.Leaders++
+		}
+		if r.UnderMinISR() {
+			c.UnderMinISR++
+		}
+	})
+	return c
+}
+
+// topicConfig resolves a topic's configuration. A stored override that does not
+// parse was written by another version: the topic then runs on the defaults.
+func (m *Manager) topicConfig(img *image.Image, topic string) *config.Topic {
+	eff := m.effective.Load()
+	c, err := eff.Topic(img.Configs(image.ResourceTopic, topic))
+	if err != nil {
+		m.o.Logger.Error("a stored topic configuration is not valid: using the defaults", "topic", topic, "err", err)
+		if c, err = eff.Topic(nil); err != nil {
+			panic(fmt.Sprintf("BUG: the broker's own topic defaults are not valid: %v", err))
+		}
+	}
+	return c
+}

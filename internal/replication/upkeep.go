@@ -1,0 +1,109 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"weir/internal/checkpoint"
+	"weir/internal/partition"
+	"weir/internal/storage"
+)
+
+// upkeepEvery is how often logs are asked whether something is due. An idle log
+// answers from one atomic load.
+const upkeepEvery = 500 * time.Millisecond
+
+// duty is something that is done every so often.
+type duty struct {
+	every time.Duration
+	next  time.Time
+	do    func(now time.Time)
+}
+
+// Run does what time asks of the logs until ctx ends.
+func (m *Manager) Run(ctx context.Context) error {
+	duties := m.duties(m.o.Clock.Now())
+	due := make(chan struct{}, 1)
+	t := m.o.Clock.AfterFunc(upkeepEvery, func() {
+		select {
+		case due <- struct{}{}:
+		default:
+		}
+	})
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-due:
+		}
+		now := m.o.Clock.Now()
+		for i := range duties {
+			if d := &duties[i]; !now.Before(d.next) {
+				d.next = now.Add(d.every)
+				d.do(now)
+			}
+		}
+		t.Reset(upkeepEvery)
+	}
+}
+
+func (m *Manager) duties(now time.Time) []duty {
+	write := func(f func() error) func(time.Time) {
+		return func(time.Time) {
+			if err := f(); err != nil && !errors.Is(err, storage.ErrClosed) {
+				m.o.Logger.Error("cannot write a checkpoint", "err", err)
+			}
+		}
+	}
+	i := m.o.Intervals
+	return []duty{
+		{every: upkeepEvery, do: m.Tick},
+		{every: i.Retention, next: now.Add(i.InitialDelay), do: m.Retain},
+		{every: i.HighWatermarks, next: now.Add(i.HighWatermarks), do: write(m.o.Dirs.WriteHighWatermarks)},
+		{every: i.RecoveryPoints, next: now.Add(i.RecoveryPoints), do: write(m.o.Dirs.WriteRecoveryPoints)},
+		{every: i.LogStarts, next: now.Add(i.LogStarts), do: write(m.o.Dirs.WriteLogStarts)},
+	}
+}
+
+// Tick flushes what flush.ms asks for, removes what was deleted long enough ago,
+// and tells the controller of directories that replicas were put in.
+func (m *Manager) Tick(now time.Time) {
+	m.Each(func(r *partition.Replica) { m.report(r, r.Log().Tick(now)) })
+	m.o.Dirs.Tick(now)
+	m.sendAssignments()
+}
+
+// Retain deletes segments by age, size and log start offset.
+func (m *Manager) Retain(now time.Time) {
+	m.Each(func(r *partition.Replica) {
+		n, err := r.Log().Retain(now)
+		m.report(r, err)
+		if n > 0 {
+			m.o.Logger.Info("retention removed segments", "topic", r.Topic(), "partition", r.ID(), "segments", n, "log start offset", r.Log().LogStart())
+		}
+	})
+}
+
+// report takes an error of a log: a full disk is waited out, another disk error
+// takes the directory offline, a corrupt file its partition.
+func (m *Manager) report(r *partition.Replica, err error) {
+	var disk *storage.DiskError
+	var corrupt *storage.CorruptError
+	switch {
+	case err == nil || errors.Is(err, storage.ErrClosed):
+	case errors.Is(err, storage.ErrNoSpace):
+		m.o.Logger.Error("disk is full", "topic", r.Topic(), "partition", r.ID(), "err", err)
+	case errors.As(err, &corrupt):
+		m.offline(key{r.TopicID(), r.ID()}, r.Topic(), err)
+	case errors.As(err, &disk):
+		m.offline(key{r.TopicID(), r.ID()}, r.Topic(), err)
+		name := checkpoint.TopicPartition{Topic: r.Topic(), Partition: r.ID()}
+		if _, dir := m.o.Dirs.Log(name); dir != nil {
+			m.o.Dirs.Fail(dir, err)
+		}
+	default:
+		m.o.Logger.Error("log upkeep failed", "topic", r.Topic(), "partition", r.ID(), "err", err)
+	}
+}
