@@ -1,0 +1,261 @@
+package dirs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"weir/internal/checkpoint"
+	"weir/internal/storage"
+)
+
+// Failure is a partition that could not be opened. Its directory is untouched.
+type Failure struct {
+	Partition checkpoint.TopicPartition
+	Dir       *Dir
+	Err       error
+}
+
+// progressEvery is the pause between lines about the progress of loading.
+const progressEvery = 5 * time.Second
+
+// loading is what Load knows of one directory.
+type loading struct {
+	set   *Set
+	dir   *Dir
+	clean bool
+	// Entries of the checkpoint files; read-only once loaded.
+	recovery, starts, highs checkpoint.Offsets
+	found                   []found
+	started                 time.Time
+	done                    atomic.Int64
+	told                    atomic.Int64 // when the last progress line was written, ns after started
+}
+
+type found struct {
+	p    checkpoint.TopicPartition
+	kind storage.Kind
+	path string
+}
+
+// Load opens every log, all directories at once and RecoveryThreads logs of each. It consumes the clean-shutdown
+// markers: from here on a crash means recovery. A log that fails takes its partition offline (Failures), a disk that
+// fails its directory. It returns an error when no directory is left, or ctx ends.
+func (s *Set) Load(ctx context.Context) error {
+	start := s.o.Clock.Now()
+	var g errgroup.Group
+	for _, d := range s.Dirs() {
+		g.Go(func() error {
+			err := s.loadDir(ctx, d)
+			if err != nil && ctx.Err() == nil {
+				s.Fail(d, err)
+				return nil
+			}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	logs, failed, live := len(s.current)+len(s.future), len(s.failures), len(s.liveLocked())
+	s.mu.Unlock()
+	if live == 0 {
+		return ErrNoDirectory
+	}
+	s.log.Info("loaded all logs", "logs", logs, "failed", failed, "took", s.o.Clock.Now().Sub(start).Round(time.Millisecond))
+	return nil
+}
+
+func (s *Set) loadDir(ctx context.Context, d *Dir) error {
+	l := &loading{set: s, dir: d, started: s.o.Clock.Now()}
+	if err := l.consumeMarker(); err != nil {
+		return err
+	}
+	l.recovery = l.readOffsets(checkpoint.RecoveryPointFile, "every log is recovered from its start")
+	l.starts = l.readOffsets(checkpoint.LogStartFile, "logs start at their first segment")
+	l.highs = l.readOffsets(checkpoint.HighWatermarkFile, "high watermarks start at the log start")
+	if err := l.scan(); err != nil {
+		return err
+	}
+	how := "no clean shutdown, recovering from the recovery points"
+	if l.clean {
+		how = "clean shutdown, no recovery needed"
+	}
+	s.log.Info("loading logs", "dir", d.Path, "logs", len(l.found), "state", how)
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(max(1, s.o.RecoveryThreads))
+	for _, f := range l.found {
+		g.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return l.open(f)
+		})
+	}
+	return g.Wait()
+}
+
+// consumeMarker notes whether the last stop was clean and removes the marker for good before any log is opened.
+func (l *loading) consumeMarker() error {
+	fsys, path := l.set.o.FS, filepath.Join(l.dir.Path, checkpoint.CleanShutdownFile)
+	_, err := fsys.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	l.clean = true
+	if err := fsys.Remove(path); err != nil {
+		return err
+	}
+	return fsys.SyncDir(l.dir.Path)
+}
+
+// readOffsets reads a checkpoint; a damaged or missing one costs time, not data.
+func (l *loading) readOffsets(name, consequence string) checkpoint.Offsets {
+	o, err := checkpoint.ReadOffsets(l.set.o.FS, filepath.Join(l.dir.Path, name))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		l.set.log.Warn("checkpoint cannot be read: "+consequence, "dir", l.dir.Path, "err", err)
+	}
+	if o == nil {
+		o = checkpoint.Offsets{}
+	}
+	return o
+}
+
+// scan lists what stands in the directory. Nothing that is not known to be a log is touched.
+func (l *loading) scan() error {
+	s := l.set
+	list, err := s.o.FS.ReadDir(l.dir.Path)
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		if !e.IsDir() || e.Name() == metadataLogDir || e.Name() == "remote-log-index-cache" {
+			continue
+		}
+		path := filepath.Join(l.dir.Path, e.Name())
+		topic, partition, kind, err := storage.ParseDirName(e.Name())
+		if err != nil {
+			s.log.Warn("leaving alone a directory that is no log", "dir", path, "reason", err)
+			continue
+		}
+		p := checkpoint.TopicPartition{Topic: topic, Partition: partition}
+		switch kind {
+		case storage.Deleted:
+			s.doom(doomed{path: path, dir: l.dir, due: s.o.Clock.Now().Add(s.deleteDelay(p))})
+		case storage.Stray:
+			s.log.Warn("keeping a stray log; remove it by hand when it is not wanted", "dir", path)
+		default:
+			l.found = append(l.found, found{p, kind, path})
+		}
+	}
+	return nil
+}
+
+// open opens one log. An error means that the directory has failed.
+func (l *loading) open(f found) error {
+	s := l.set
+	o := s.logOptions(f.p, f.path)
+	o.RecoveryPoint, o.LogStart, o.HadCleanShutdown = l.recovery[f.p], l.starts[f.p], l.clean
+	o.Progress = l.progress
+	log, err := storage.Open(o)
+	if isDiskFailure(err) {
+		return err
+	}
+	if err == nil {
+		if high, ok := l.highs[f.p]; ok {
+			log.SetHighWatermark(high)
+		}
+		if err = s.enter(f, log, l.dir); err != nil {
+			log.Abandon()
+		}
+	}
+	if err != nil {
+		s.log.Error("partition is offline: its log cannot be opened", "partition", f.p.String(), "dir", f.path, "err", err)
+		s.mu.Lock()
+		s.failures = append(s.failures, Failure{f.p, l.dir, err})
+		l.keepLocked(f.p)
+		s.mu.Unlock()
+	}
+	l.count()
+	return nil
+}
+
+// enter puts a loaded log into the registry. A partition found in two directories is left to the operator, as in Kafka.
+func (s *Set) enter(f found, log *storage.Log, d *Dir) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	into := s.current
+	if f.kind == storage.Future {
+		into = s.future
+	}
+	if other, taken := into[f.p]; taken {
+		return fmt.Errorf("a log of it stands in %s too: remove one of the two directories by hand", other.log.Dir())
+	}
+	into[f.p] = &entry{log, d}
+	return nil
+}
+
+// keepLocked keeps the checkpoint entries of a partition that failed, so that writing the files does not lose them.
+func (l *loading) keepLocked(p checkpoint.TopicPartition) {
+	for name, from := range map[string]checkpoint.Offsets{
+		checkpoint.RecoveryPointFile: l.recovery, checkpoint.LogStartFile: l.starts, checkpoint.HighWatermarkFile: l.highs,
+	} {
+		if offset, ok := from[p]; ok {
+			if l.dir.kept[name] == nil {
+				l.dir.kept[name] = checkpoint.Offsets{}
+			}
+			l.dir.kept[name][p] = offset
+		}
+	}
+}
+
+// count notes one more log done and says so every few seconds.
+func (l *loading) count() {
+	done := l.done.Add(1)
+	if l.due() {
+		l.set.log.Info("still loading logs", "dir", l.dir.Path, "done", done, "of", len(l.found))
+	}
+}
+
+// progress tells about a single log that takes long.
+func (l *loading) progress(p storage.Progress) {
+	if l.due() {
+		l.set.log.Info("still recovering", "log", p.Dir, "segments left", p.Remaining, "segment", p.Segment, "offset", p.Offset,
+			"done", l.done.Load(), "of", len(l.found))
+	}
+}
+
+// due is true for one caller in each progressEvery.
+func (l *loading) due() bool {
+	now := int64(l.set.o.Clock.Now().Sub(l.started))
+	last := l.told.Load()
+	return now-last >= int64(progressEvery) && l.told.CompareAndSwap(last, now)
+}
+
+// logOptions are the owner's options for a partition with the Set's part filled in.
+func (s *Set) logOptions(p checkpoint.TopicPartition, path string) storage.Options {
+	var o storage.Options
+	if s.o.Log != nil {
+		o = s.o.Log(p)
+	}
+	o.FS, o.Dir, o.Topic, o.Partition, o.Clock, o.Logger = s.o.FS, path, p.Topic, p.Partition, s.o.Clock, s.log
+	return o
+}
+
+// deleteDelay is file.delete.delay.ms of the partition's topic.
+func (s *Set) deleteDelay(p checkpoint.TopicPartition) time.Duration {
+	if c := s.logOptions(p, "").Config; c != nil {
+		return time.Duration(c.FileDeleteDelayMs) * time.Millisecond
+	}
+	return time.Minute
+}

@@ -1,0 +1,335 @@
+package dirs
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"weir/internal/checkpoint"
+	"weir/internal/storage"
+	"weir/internal/uuid"
+)
+
+// doomed is a log on its way out: renamed to -delete, removed from due on.
+type doomed struct {
+	path string
+	dir  *Dir
+	log  *storage.Log // nil when it was found at start and never opened
+	due  time.Time
+}
+
+// Log returns the partition's log and its directory; nil when this node has none that is online.
+func (s *Set) Log(p checkpoint.TopicPartition) (*storage.Log, *Dir) { return s.find(s.current, p) }
+
+// FutureLog returns the copy of the partition that is being made in another directory, or nil.
+func (s *Set) FutureLog(p checkpoint.TopicPartition) (*storage.Log, *Dir) { return s.find(s.future, p) }
+
+func (s *Set) find(in map[checkpoint.TopicPartition]*entry, p checkpoint.TopicPartition) (*storage.Log, *Dir) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := in[p]; e != nil {
+		return e.log, e.dir
+	}
+	return nil, nil
+}
+
+// Logs calls f for every log that is online, in no order, until f returns false. f runs without the Set's lock.
+func (s *Set) Logs(f func(p checkpoint.TopicPartition, log *storage.Log, d *Dir, future bool) bool) {
+	type item struct {
+		p      checkpoint.TopicPartition
+		e      *entry
+		future bool
+	}
+	s.mu.Lock()
+	all := make([]item, 0, len(s.current)+len(s.future))
+	for p, e := range s.current {
+		all = append(all, item{p, e, false})
+	}
+	for p, e := range s.future {
+		all = append(all, item{p, e, true})
+	}
+	s.mu.Unlock()
+	for _, i := range all {
+		if !f(i.p, i.e.log, i.e.dir, i.future) {
+			return
+		}
+	}
+}
+
+// Failures returns the partitions that Load could not open.
+func (s *Set) Failures() []Failure {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.failures)
+}
+
+// Create makes a partition's log in the directory with the id; with uuid.DirUnassigned or zero in the live directory that
+// has the fewest logs and is not cordoned. With future it makes the partition's copy, whose directory must be named and
+// another than the current one's. A partition that has the log already gets ErrExists.
+func (s *Set) Create(p checkpoint.TopicPartition, topicID, dirID uuid.UUID, future bool) (*storage.Log, *Dir, error) {
+	candidates, e, err := s.reserve(p, dirID, future)
+	if e != nil {
+		return e.log, e.dir, ErrExists
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	// From here on the partition is in s.creating, and nobody else makes its log.
+	e, err = s.createIn(candidates, p, topicID, future)
+	s.mu.Lock()
+	delete(s.creating, slot{p, future})
+	if e != nil && (s.closed || e.dir.failed != nil) {
+		err = &OfflineError{e.dir.Path, cmp.Or(e.dir.failed, error(storage.ErrClosed))}
+	} else if e != nil {
+		s.slotsLocked(future)[p] = e
+	}
+	s.created.Broadcast()
+	s.mu.Unlock()
+	switch {
+	case err == nil:
+		s.log.Info("created log", "partition", p.String(), "dir", e.log.Dir())
+		return e.log, e.dir, nil
+	case e != nil:
+		e.log.Abandon()
+	}
+	return nil, nil, err
+}
+
+// slot is a place for a log: a partition has two.
+type slot struct {
+	p      checkpoint.TopicPartition
+	future bool
+}
+
+// reserve takes the slot for the caller and says where the log may go, or returns the log that is there already. It
+// waits for another Create of the same slot.
+func (s *Set) reserve(p checkpoint.TopicPartition, dirID uuid.UUID, future bool) ([]*Dir, *entry, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.creating[slot{p, future}] {
+		s.created.Wait()
+	}
+	if s.closed {
+		return nil, nil, storage.ErrClosed
+	}
+	if e := s.slotsLocked(future)[p]; e != nil {
+		return nil, e, nil
+	}
+	for _, f := range s.failures {
+		if f.Partition == p && f.Dir.failed == nil {
+			return nil, nil, fmt.Errorf("partition %s is offline: %w", p, f.Err)
+		}
+	}
+	candidates, err := s.candidatesLocked(p, dirID, future)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.creating[slot{p, future}] = true
+	return candidates, nil, nil
+}
+
+// createIn makes the log in the first candidate whose disk works.
+func (s *Set) createIn(candidates []*Dir, p checkpoint.TopicPartition, topicID uuid.UUID, future bool) (*entry, error) {
+	name := storage.DirName(p.Topic, p.Partition)
+	if future {
+		name = storage.RenamedDirName(p.Topic, p.Partition, storage.Future, s.o.Rand)
+	}
+	var err error
+	for _, d := range candidates {
+		o := s.logOptions(p, filepath.Join(d.Path, name))
+		o.TopicID, o.HadCleanShutdown = topicID, true
+		var log *storage.Log
+		if log, err = storage.Open(o); err == nil {
+			return &entry{log, d}, nil
+		}
+		if !isDiskFailure(err) {
+			break
+		}
+		s.Fail(d, err)
+	}
+	return nil, err
+}
+
+func (s *Set) slotsLocked(future bool) map[checkpoint.TopicPartition]*entry {
+	if future {
+		return s.future
+	}
+	return s.current
+}
+
+// candidatesLocked lists the directories to try, best first.
+func (s *Set) candidatesLocked(p checkpoint.TopicPartition, dirID uuid.UUID, future bool) ([]*Dir, error) {
+	live := s.liveLocked()
+	if len(live) == 0 {
+		return nil, ErrNoDirectory
+	}
+	if dirID != uuid.Zero && !dirID.Reserved() {
+		i := slices.IndexFunc(live, func(d *Dir) bool { return d.ID == dirID })
+		switch {
+		case i >= 0 && future && s.current[p] != nil && s.current[p].dir == live[i]:
+			return nil, fmt.Errorf("the current log of %s is in %s already", p, live[i].Path)
+		case i >= 0:
+			return live[i : i+1], nil
+		}
+		for _, d := range s.dirs {
+			if d.ID == dirID {
+				return nil, &OfflineError{d.Path, d.failed}
+			}
+		}
+		return nil, fmt.Errorf("no log directory has the id %s", dirID)
+	}
+	if future {
+		return nil, errors.New("the directory of a future log must be named")
+	}
+	counts := map[*Dir]int{} // logs being created are not in it yet
+	for _, m := range []map[checkpoint.TopicPartition]*entry{s.current, s.future} {
+		for _, e := range m {
+			counts[e.dir]++
+		}
+	}
+	open := slices.DeleteFunc(slices.Clone(live), s.cordonedLocked)
+	if len(open) == 0 {
+		return live[:1], nil // as Kafka: a replica that is already assigned to this node must go somewhere
+	}
+	slices.SortStableFunc(open, func(a, b *Dir) int { return counts[a] - counts[b] })
+	return open, nil
+}
+
+// Delete takes the partition's log (or its future copy) out of the registry and renames its directory; the files are
+// removed by Tick after file.delete.delay.ms. Without such a log it does nothing.
+func (s *Set) Delete(p checkpoint.TopicPartition, future bool) error {
+	return s.retire(p, future, storage.Deleted)
+}
+
+// MarkStray takes a log that no metadata knows out of the registry and renames its directory; it is kept.
+func (s *Set) MarkStray(p checkpoint.TopicPartition) error { return s.retire(p, false, storage.Stray) }
+
+func (s *Set) retire(p checkpoint.TopicPartition, future bool, kind storage.Kind) error {
+	from := s.current
+	if future {
+		from = s.future
+	}
+	s.mu.Lock()
+	e := from[p]
+	delete(from, p)
+	s.mu.Unlock()
+	if e == nil {
+		return nil
+	}
+	return s.retireEntry(p, e, kind)
+}
+
+func (s *Set) retireEntry(p checkpoint.TopicPartition, e *entry, kind storage.Kind) error {
+	if err := e.log.Rename(kind, s.o.Rand); err != nil {
+		return s.judge(e.dir, err)
+	}
+	if kind == storage.Deleted {
+		s.log.Info("log is to be deleted", "partition", p.String(), "dir", e.log.Dir())
+		s.doom(doomed{path: e.log.Dir(), dir: e.dir, log: e.log, due: s.o.Clock.Now().Add(s.deleteDelay(p))})
+		return nil
+	}
+	s.log.Warn("log is known to no metadata: kept as stray", "partition", p.String(), "dir", e.log.Dir())
+	return s.judge(e.dir, e.log.Close())
+}
+
+// Promote makes the future copy of a partition its log, and dooms the old one.
+func (s *Set) Promote(p checkpoint.TopicPartition) error {
+	s.mu.Lock()
+	old, next := s.current[p], s.future[p]
+	if next == nil {
+		s.mu.Unlock()
+		return fmt.Errorf("partition %s has no future log", p)
+	}
+	delete(s.future, p)
+	s.current[p] = next
+	s.mu.Unlock()
+	if err := next.log.Rename(storage.Current, s.o.Rand); err != nil {
+		return s.judge(next.dir, err)
+	}
+	s.log.Info("partition moved to another log directory", "partition", p.String(), "dir", next.log.Dir())
+	if old == nil {
+		return nil
+	}
+	return s.retireEntry(p, old, storage.Deleted)
+}
+
+func (s *Set) doom(d doomed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.doomed = append(s.doomed, d)
+}
+
+// Tick removes the logs whose time has come. The owner calls it every second or so.
+func (s *Set) Tick(now time.Time) {
+	s.mu.Lock()
+	var due []doomed
+	s.doomed = slices.DeleteFunc(s.doomed, func(d doomed) bool {
+		switch {
+		case d.dir.failed != nil:
+			return true
+		case d.due.After(now):
+			return false
+		}
+		due = append(due, d)
+		return true
+	})
+	s.mu.Unlock()
+	for _, d := range due {
+		var err error
+		if d.log != nil {
+			err = d.log.Delete()
+		} else {
+			err = s.o.FS.RemoveAll(d.path)
+		}
+		if errors.Is(err, storage.ErrClosed) {
+			continue // its directory failed meanwhile
+		}
+		if err != nil {
+			s.Fail(d.dir, fmt.Errorf("deleting %s: %w", d.path, err))
+			continue
+		}
+		s.log.Info("deleted log", "dir", d.path)
+	}
+}
+
+// judge takes the directory offline when err says so, and returns err.
+func (s *Set) judge(d *Dir, err error) error {
+	if isDiskFailure(err) {
+		s.Fail(d, err)
+	}
+	return err
+}
+
+// Fail takes a directory offline after a failed disk operation. The first call counts; a full disk never does.
+func (s *Set) Fail(d *Dir, err error) {
+	if noSpace(err) {
+		s.log.Warn("disk is full", "dir", d.Path, "err", err)
+		return
+	}
+	s.mu.Lock()
+	if d.failed != nil {
+		s.mu.Unlock()
+		return
+	}
+	d.failed = err
+	var logs []*storage.Log
+	for _, m := range []map[checkpoint.TopicPartition]*entry{s.current, s.future} {
+		for p, e := range m {
+			if e.dir == d {
+				logs = append(logs, e.log)
+				delete(m, p)
+			}
+		}
+	}
+	s.mu.Unlock()
+	s.log.Error("log directory is offline", "dir", d.Path, "logs", len(logs), "err", err)
+	if s.o.Offline != nil {
+		s.o.Offline(d, logs, err)
+	}
+	for _, l := range logs {
+		l.Abandon()
+	}
+}
