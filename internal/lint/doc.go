@@ -11,5 +11,5 @@
 // sources that break them.
 //
 // An exception is written where it is needed: a comment `// lint: reason` on the line or the one above. The reason is
-// for the reader; without one there is no exception.
+// for the reader; without one there is no exception. (A sleep in a test needs just any comment that says why.)
 package lint

@@ -122,7 +122,8 @@ func TestCallRule(t *testing.T) {
 		}},
 		{"a command prints", one("cmd/weir/main.go", src("fmt os", "fmt.Println(); os.Exit(1)")), nil},
 		{"a sleeping test", one("internal/run/a_test.go", src("time", "time.Sleep(1)")), []string{"internal/run/a_test.go:4 do not sleep"}},
-		{"with a reason", one("internal/run/a_test.go", src("time", "time.Sleep(1) // lint: the kernel closes the port late")), nil},
+		{"with a reason", one("internal/run/a_test.go", src("time", "time.Sleep(1) // the kernel closes the port late")), nil},
+		{"in a bubble", one("internal/run/a_test.go", src("time testing/synctest", "time.Sleep(1)")), nil},
 	} {
 		b.run(t, check)
 	}

@@ -43,6 +43,7 @@ type goFile struct {
 	ast       *ast.File
 	imports   map[string]string // by the name used in the file
 	excused   map[int]bool      // lines that a "lint:" comment covers
+	commented map[int]bool      // lines that any comment of some length covers
 }
 
 // tree is the parsed repository.
@@ -96,7 +97,7 @@ func loadTree(files fs.FS) (*tree, error) {
 func parseGo(name string, src []byte) (*goFile, error) {
 	f := &goFile{
 		name: name, pkg: path.Dir(name), test: strings.HasSuffix(name, "_test.go"), fset: token.NewFileSet(),
-		lines: bytes.Count(src, []byte("\n")), imports: map[string]string{}, excused: map[int]bool{},
+		lines: bytes.Count(src, []byte("\n")), imports: map[string]string{}, excused: map[int]bool{}, commented: map[int]bool{},
 	}
 	var err error
 	if f.ast, err = parser.ParseFile(f.fset, name, src, parser.ParseComments); err != nil {
@@ -120,10 +121,12 @@ func parseGo(name string, src []byte) (*goFile, error) {
 	reason := regexp.MustCompile(`^// lint: .{10,}`)
 	for _, g := range f.ast.Comments {
 		for _, c := range g.List {
+			line, below := f.line(c.Pos()), f.line(g.End())+1
+			if len(c.Text) > 12 {
+				f.commented[line], f.commented[below] = true, true
+			}
 			if reason.MatchString(c.Text) {
-				line := f.line(c.Pos())
-				f.excused[line] = true
-				f.excused[f.line(g.End())+1] = true // what stands below the comment
+				f.excused[line], f.excused[below] = true, true
 			}
 		}
 	}
