@@ -309,11 +309,12 @@ func TestTimestamps(t *testing.T) {
 			recs = append(recs, rec{v, i*3 + int64(j)})
 		}
 	}
+	var buf batch.Buffers
 	check := func(s *Segment) {
 		for ts := int64(-1000); ts < 20100; ts += 17 {
 			for _, from := range []int64{0, 7, 300, 599, 700} {
 				i := slices.IndexFunc(recs, func(r rec) bool { return r.ts >= ts && r.offset >= from })
-				got, ok, err := s.FindTimestamp(ts, from, nil)
+				got, ok, err := s.FindTimestamp(ts, from, &buf)
 				must(t, err)
 				if ok != (i >= 0) || ok && (got.Timestamp != recs[i].ts || got.Offset != recs[i].offset || got.LeaderEpoch != 5) {
 					t.Fatalf("FindTimestamp(%d, %d) = %+v %v", ts, from, got, ok)
