@@ -90,11 +90,8 @@ func ipv4AndIPv6(a, b string) bool {
 	return errX == nil && errY == nil && x.Is4() != y.Is4()
 }
 
-// wildcard tells whether the host is a meta address that no client can connect to.
-func wildcard(host string) bool {
-	a, err := netip.ParseAddr(host)
-	return err == nil && a.IsUnspecified()
-}
+// wildcard tells whether the host is the meta address that no client can connect to. Kafka lets [::] pass, and so do we.
+func wildcard(host string) bool { return host == "0.0.0.0" }
 
 // parseProtocolMap reads listener.security.protocol.map. With the key not set, each controller listener that the
 // default map does not name speaks PLAINTEXT.

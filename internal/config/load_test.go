@@ -140,7 +140,7 @@ func TestOwnKeysAndProtocols(t *testing.T) {
 		{"", "", ""},
 		{"weir.metrics.listener=127.0.0.1:9404", "127.0.0.1:9404", ""},
 		{"weir.metrics.listener=[::1]:9404", "[::1]:9404", ""},
-		{"weir.metrics.listener=:9404", "0.0.0.0:9404", ""},
+		{"weir.metrics.listener=:9404", ":9404", ""},
 		{"weir.metrics.listener=9404", "", "f:6: weir.metrics.listener=9404: not of the form host:port; example: weir.metrics.listener=127.0.0.1:9404"},
 		{"listeners=SSL://:9092,CONTROLLER://:9093\nlistener.security.protocol.map=SSL:SSL,CONTROLLER:PLAINTEXT\ninter.broker.listener.name=SSL", "",
 			"f:6: listeners=SSL://:9092,CONTROLLER://:9093: listener SSL uses the security protocol SSL, which Weir does not serve yet; map it to PLAINTEXT in listener.security.protocol.map"},

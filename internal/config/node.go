@@ -13,7 +13,7 @@ type Node struct {
 	NodeID              int32
 	Broker, Controller  bool       // process.roles
 	Listeners           []Listener // all that this process opens, controller listeners included, as written
-	Advertised          []Listener // what brokers tell clients; no controller listeners; empty on a pure controller
+	Advertised          []Listener // what brokers tell clients (an empty host: this machine's name); no controller listeners
 	ControllerAddresses []Listener // what controllers tell other nodes: listeners named in controller.listener.names
 	ControllerListeners []string   // controller.listener.names; a broker speaks to controllers as to the first
 	InterBroker         string     // name of the listener that other brokers use
@@ -204,7 +204,11 @@ func (s *Static) nodeDirs(n *Node) error {
 		n.MetadataDir = n.LogDirs[0]
 	}
 	var missing []string
-	for _, d := range s.List("cordoned.log.dirs") {
+	cordoned := s.List("cordoned.log.dirs")
+	if len(cordoned) > 1 && slices.Contains(cordoned, "*") {
+		return s.errorAt("cordoned.log.dirs", "When cordoned.log.dirs is set to *, it must not contain other values")
+	}
+	for _, d := range cordoned {
 		if d != "*" && !slices.Contains(n.LogDirs, d) {
 			missing = append(missing, d)
 		}
@@ -224,10 +228,14 @@ func (s *Static) nodeMisc(n *Node) error {
 	}
 	const key = "weir.metrics.listener"
 	if text := s.String(key); text != "" {
-		if strings.HasPrefix(text, ":") {
-			text = "0.0.0.0" + text
+		rest, everywhere := strings.CutPrefix(text, ":")
+		if everywhere {
+			text = "localhost:" + rest
 		}
 		a, ok := parseHostPort(text)
+		if everywhere {
+			a.Host = ""
+		}
 		if !ok {
 			return s.errorAt(key, "not of the form host:port; example: "+key+"=127.0.0.1:9404")
 		}
