@@ -262,29 +262,6 @@ func TestMaxConnectionsPerIP(t *testing.T) {
 	}
 }
 
-func TestMaxConnectionsWaits(t *testing.T) {
-	var l logs
-	o := options(echo, &l)
-	o.Limits.MaxConnections = 1
-	s := start(t, o)
-	first := dial(t, s)
-	write(t, first, metadata(1))
-	wantAnswers(t, first, 1)
-	second := dial(t, s)
-	write(t, second, metadata(2))
-	if err := second.SetReadDeadline(time.Now().Add(30 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := second.Read(make([]byte, 1)); err == nil || n > 0 {
-		t.Fatal("a second connection was served")
-	}
-	first.Close()
-	if err := second.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	wantAnswers(t, second, 2)
-}
-
 // Brokers get in when clients have used up max.connections: the longest unused client goes.
 func TestInterBrokerListenerEvicts(t *testing.T) {
 	var l logs
@@ -308,27 +285,6 @@ func TestInterBrokerListenerEvicts(t *testing.T) {
 	wantClosed(t, old)
 	write(t, recent, metadata(4))
 	wantAnswers(t, recent, 4)
-}
-
-func TestPacer(t *testing.T) {
-	now := time.Unix(1000, 0)
-	var p pacer
-	for i := range 10 {
-		if d := p.take(now, 10); d > 0 {
-			t.Fatalf("event %d of the burst waits %v", i, d)
-		}
-	}
-	for i := 1; i <= 5; i++ {
-		if d := p.take(now, 10); d != time.Duration(i)*100*time.Millisecond {
-			t.Fatalf("event %d after the burst waits %v", i, d)
-		}
-	}
-	if d := p.take(now.Add(time.Hour), 10); d > 0 {
-		t.Fatalf("after an hour: %v", d)
-	}
-	if d := p.take(now, 0); d != 0 {
-		t.Fatalf("no limit, %v", d)
-	}
 }
 
 func TestBuffers(t *testing.T) {
@@ -489,34 +445,60 @@ func TestShortRegionCloses(t *testing.T) {
 	}
 }
 
-// A peer that does not read is closed after the write timeout, and its regions are released.
+// watchedFile tells when it is closed.
+type watchedFile struct {
+	vfs.File
+	closed chan struct{}
+}
+
+func (f *watchedFile) Fd() uintptr { return f.File.(fder).Fd() }
+
+func (f *watchedFile) Close() error {
+	defer close(f.closed)
+	return f.File.Close()
+}
+
+// A peer that does not read is closed after the write timeout, and the file it kept open is let go.
 func TestSlowPeerIsClosed(t *testing.T) {
-	file, _ := segmentFile(t, vfs.OS(), t.TempDir(), 32<<20)
+	const size = 32 << 20
+	f, err := vfs.OS().Open(filepath.Join(t.TempDir(), "large"), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Truncate(size); err != nil {
+		t.Fatal(err)
+	}
+	watched := &watchedFile{f, make(chan struct{})}
+	file := vfs.NewShared(watched)
 	var l logs
 	o := options(func(_ context.Context, _ *Conn, h wire.Header, _ []byte) wire.Response {
 		p := wire.NewFetchPartition(0)
-		p.Regions = []vfs.Region{region(t, file, 0, 32<<20)}
+		p.Regions = []vfs.Region{{File: file, N: size}} // with the one reference there is
 		return &wire.FetchResponse{Version: h.Version, Topics: []wire.FetchTopic{{Topic: "t", Partitions: []wire.FetchPartition{p}}}}
 	}, &l)
 	o.WriteTimeout = 50 * time.Millisecond
 	o.SendBuffer = 64 << 10
 	s := start(t, o)
 	nc := dial(t, s)
-	if err := nc.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil {
+	write(t, nc, fetch(1))
+	<-watched.closed
+	stop(t, s)
+	if n := s.stats.SlowClosed.Load(); n != 1 || l.lines("too slow") != 1 {
+		t.Errorf("%d closed, log: %s", n, l.String())
+	}
+}
+
+// A client that closes its sending side still gets its answers.
+func TestHalfClosedPeerIsAnswered(t *testing.T) {
+	var l logs
+	s := start(t, options(echo, &l))
+	nc := dial(t, s)
+	write(t, nc, metadata(1), produce(2), metadata(3))
+	if err := nc.(*net.TCPConn).CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	write(t, nc, fetch(1))
-	for s.Connections(listenerName) > 0 || s.stats.SlowClosed.Load() == 0 {
-		select {
-		case <-t.Context().Done():
-			t.Fatal("not closed")
-		case <-time.After(time.Millisecond):
-		}
-	}
-	stop(t, s)
-	if err := file.Release(); err != nil || file.Acquire() {
-		t.Errorf("the region was not released: %v", err)
-	}
+	wantAnswers(t, nc, 1, 2, 3)
+	wantClosed(t, nc)
 }
 
 func FuzzConnection(f *testing.F) {

@@ -117,7 +117,7 @@ func (c *Conn) writeFetch(h wire.Header, r *wire.FetchResponse) error {
 	if len(g.Parts) == 0 {
 		return c.send(g.Buf)
 	}
-	stage := c.srv.pool.get(int(min(g.Size, stageLen)))
+	stage := c.srv.pool.get(int(min(c.staged(g), stageLen)))
 	defer c.srv.pool.put(stage)
 	w := stager{c: c, stage: stage.b[:0]}
 	meta := 0
@@ -138,6 +138,28 @@ func (c *Conn) writeFetch(h wire.Header, r *wire.FetchResponse) error {
 		return err
 	}
 	return c.send(w.stage)
+}
+
+// staged is how much of a frame does not leave by sendfile.
+func (c *Conn) staged(g *wire.Gather) int64 {
+	n := g.Size
+	for i := range g.Parts {
+		if c.canSendfile(g.Parts[i].Region) {
+			n -= g.Parts[i].Region.N
+		}
+	}
+	return n
+}
+
+// fder is a file with a descriptor, unlike those of memfs.
+type fder interface{ Fd() uintptr }
+
+func (c *Conn) canSendfile(r vfs.Region) bool {
+	if r.N < sendfileMin || c.raw == nil {
+		return false
+	}
+	_, ok := r.File.File().(fder)
+	return ok
 }
 
 // stager collects small pieces of one answer.
@@ -171,17 +193,15 @@ func (w *stager) region(r vfs.Region) error {
 	if r.N == 0 {
 		return nil
 	}
-	if r.N >= sendfileMin && w.c.raw != nil {
-		if f, ok := r.File.File().(interface{ Fd() uintptr }); ok {
-			if err := w.flush(); err != nil {
-				return err
-			}
-			sent, err := w.c.sendfile(int(f.Fd()), r.Off, r.N)
-			if err != errNoSendfile {
-				return w.explain(r, err)
-			}
-			r.Off, r.N = r.Off+sent, r.N-sent
+	if w.c.canSendfile(r) {
+		if err := w.flush(); err != nil {
+			return err
 		}
+		sent, err := w.c.sendfile(int(r.File.File().(fder).Fd()), r.Off, r.N)
+		if err != errNoSendfile {
+			return w.explain(r, err)
+		}
+		r.Off, r.N = r.Off+sent, r.N-sent
 	}
 	return w.copyRegion(r)
 }
