@@ -203,6 +203,26 @@ func TestDynamicValidation(t *testing.T) {
 	}
 }
 
+// The package function checks against the built-in defaults alone.
+func TestValidateTopicAlone(t *testing.T) {
+	if err := ValidateTopic(map[string]string{"retention.ms": "5"}); err != nil {
+		t.Error(err)
+	}
+	if err := ValidateTopic(map[string]string{"max.message.bytes": "-1"}); err == nil ||
+		err.Error() != "Invalid value -1 for configuration max.message.bytes: Value must be at least 0" {
+		t.Error(err)
+	}
+}
+
+// Names that this version does not know are shown without their value, as Kafka does.
+func TestDescribeUnknown(t *testing.T) {
+	rows := NewEffective(load(t, "static.properties"), nil, nil).DescribeTopic(map[string]string{"later.key": "x"})
+	last := rows[len(rows)-1]
+	if last.Name != "later.key" || last.Value != nil || !last.Sensitive || last.Source != SourceTopic {
+		t.Errorf("%+v", last)
+	}
+}
+
 func BenchmarkTopic(b *testing.B) {
 	s, _, err := Load("b", []byte("node.id=1"), nil)
 	if err != nil {

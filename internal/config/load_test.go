@@ -209,3 +209,28 @@ func FuzzLoad(f *testing.F) {
 		}
 	})
 }
+
+func TestConnectionOverrides(t *testing.T) {
+	for text, want := range map[string]map[string]int{
+		"": {}, "10.0.0.1:5, host:0": {"10.0.0.1": 5, "host": 0}, "[::1]:7": {"::1": 7},
+		"host": nil, "host:x": nil, "host:-1": nil, "host:99999999999": nil,
+	} {
+		got, err := parseConnectionOverrides(text)
+		if (err == nil) != (want != nil) || len(got) != len(want) && err == nil {
+			t.Errorf("%q: %v, %v", text, got, err)
+			continue
+		}
+		for host, n := range want {
+			if got[host] != n {
+				t.Errorf("%q: %v", text, got)
+			}
+		}
+	}
+	s, _, err := Load("f", []byte("max.connections.per.ip.overrides=a:1,b:2"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := s.ConnectionOverrides(); len(m) != 2 || m["b"] != 2 {
+		t.Errorf("overrides: %v", m)
+	}
+}
