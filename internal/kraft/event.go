@@ -267,11 +267,11 @@ type Reply struct {
 // ControlBatch is what a leader writes first in its epoch. Granting lists who
 // voted for it. Voters and Version are set when the voter set came from
 // 0-0.checkpoint and is put into the log for the first time; then the batch
-// holds, in this order, LeaderChange, KRaftVersion and KRaftVoters.
+// holds, in this order, LeaderChange, KRaftVersion and KRaftVoters. LeaderChange
+// is v0, as Kafka 4.3.1 writes it under either kraft.version.
 type ControlBatch struct {
 	Base              int64
 	Epoch             int32
-	LeaderChange      int16 // version of the LeaderChange record: 0, or 1 from kraft.version 1 on
 	Leader            int32
 	Members, Granting []Replica
 	Version           *int16

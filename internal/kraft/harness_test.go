@@ -193,7 +193,7 @@ func (h *harness) writeControl(n *node, b *ControlBatch) {
 	if b.Base != int64(len(n.log)) {
 		panic(fmt.Sprintf("control batch at %d, log ends at %d", b.Base, len(n.log)))
 	}
-	h.printf("%d: writes LeaderChange v%d at %d%s", n.id, b.LeaderChange, b.Base, map[bool]string{true: " with KRaftVersion and KRaftVoters"}[b.Voters != nil])
+	h.printf("%d: writes LeaderChange at %d%s", n.id, b.Base, map[bool]string{true: " with KRaftVersion and KRaftVoters"}[b.Voters != nil])
 	n.log = append(n.log, entryOnDisk{epoch: b.Epoch, kind: 'l'})
 	if b.Version != nil {
 		n.log = append(n.log, entryOnDisk{epoch: b.Epoch, kind: 'k', arg: byte(*b.Version)})

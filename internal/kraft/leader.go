@@ -64,9 +64,6 @@ func (c *Core) enterLeader() {
 	for _, v := range set.voters {
 		batch.Members = append(batch.Members, v.Replica)
 	}
-	if version > 0 && at >= 0 {
-		batch.LeaderChange = 1
-	}
 	var said []Control
 	if version > 0 && at < 0 { // the voters are only in our 0-0.checkpoint: let the log say so
 		batch.Version, batch.Voters = &version, &set

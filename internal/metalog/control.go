@@ -12,9 +12,9 @@ import (
 func controlBatch(c *kraft.ControlBatch, nowMs int64) batch.Batch {
 	b := newBuilder(c.Base, c.Epoch, true)
 	m := records.NewLeaderChangeMessage()
-	m.Version, m.LeaderID = c.LeaderChange, c.Leader
+	m.LeaderID = c.Leader
 	m.Voters, m.GrantingVoters = leaderChangeVoters(c.Members), leaderChangeVoters(c.Granting)
-	b.Append(nowMs, records.ControlKey(records.ControlLeaderChange), m.AppendTo(nil, m.Version), nil)
+	b.Append(nowMs, records.ControlKey(records.ControlLeaderChange), m.AppendTo(nil, 0), nil)
 	if c.Version != nil {
 		appendVersion(b, nowMs, *c.Version)
 	}
@@ -24,10 +24,11 @@ func controlBatch(c *kraft.ControlBatch, nowMs int64) batch.Batch {
 	return b.Build()
 }
 
+// leaderChangeVoters names the voters as LeaderChange v0 does: without directories.
 func leaderChangeVoters(rs []kraft.Replica) []records.LeaderChangeMessageVoter {
 	out := make([]records.LeaderChangeMessageVoter, len(rs))
 	for i, r := range rs {
-		out[i].VoterID, out[i].VoterDirectoryID = r.ID, r.Dir
+		out[i].VoterID = r.ID
 	}
 	return out
 }
@@ -77,6 +78,11 @@ func membership(b batch.Batch) ([]kraft.Control, error) {
 	for r, err := range b.Records(nil) {
 		if err != nil {
 			return nil, err
+		}
+		// Other types say nothing about members, and LeaderChange has two layouts
+		// of which ParseControl reads one.
+		if t, err := records.ControlType(r.Key); err == nil && t != records.ControlKRaftVersion && t != records.ControlKRaftVoters {
+			continue
 		}
 		m, err := records.ParseControl(r.Key, r.Value)
 		if err != nil {

@@ -217,7 +217,7 @@ func (l *Log) clean() (bool, error) {
 	if err := l.retainSnapshots(now); err != nil {
 		return false, err
 	}
-	if err := l.store.RunDeletes(now); err != nil {
+	if err := l.store.Tick(now); err != nil {
 		return false, err
 	}
 	return false, l.runDeletes(now)
