@@ -13,49 +13,38 @@ import (
 )
 
 // WriteRecoveryPoints writes recovery-point-offset-checkpoint in every live directory.
-func (s *Set) WriteRecoveryPoints() error {
-	return s.writeAll(checkpoint.RecoveryPointFile, func(l *storage.Log) (int64, bool) { return l.RecoveryPoint(), true })
-}
+func (s *Set) WriteRecoveryPoints() error { return s.writeAll(checkpoint.RecoveryPointFile) }
 
 // WriteLogStarts writes log-start-offset-checkpoint in every live directory, without the logs that start at 0.
-func (s *Set) WriteLogStarts() error {
-	return s.writeAll(checkpoint.LogStartFile, func(l *storage.Log) (int64, bool) { start := l.LogStart(); return start, start > 0 })
-}
+func (s *Set) WriteLogStarts() error { return s.writeAll(checkpoint.LogStartFile) }
 
 // WriteHighWatermarks writes replication-offset-checkpoint in every live directory.
-func (s *Set) WriteHighWatermarks() error {
-	return s.writeAll(checkpoint.HighWatermarkFile, func(l *storage.Log) (int64, bool) { return l.HighWatermark(), true })
+func (s *Set) WriteHighWatermarks() error { return s.writeAll(checkpoint.HighWatermarkFile) }
+
+// offsetFor is what the file called name says about a log.
+func offsetFor(name string, l *storage.Log) (offset int64, listed bool) {
+	switch name {
+	case checkpoint.RecoveryPointFile:
+		return l.RecoveryPoint(), true
+	case checkpoint.LogStartFile:
+		start := l.LogStart()
+		return start, start > 0
+	}
+	return l.HighWatermark(), true
 }
 
 // writeAll writes one kind of checkpoint. A failure takes that directory offline; the others are written. The error is
 // for the caller's log only.
-func (s *Set) writeAll(name string, offset func(*storage.Log) (int64, bool)) error {
-	s.writeMu.Lock()
-	defer s.writeMu.Unlock()
-	byDir := map[*Dir]checkpoint.Offsets{}
+func (s *Set) writeAll(name string) error {
 	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
+	live, closed := s.liveLocked(), s.closed
+	s.mu.Unlock()
+	if closed {
 		return storage.ErrClosed
 	}
-	for _, d := range s.liveLocked() {
-		byDir[d] = maps.Clone(d.kept[name])
-		if byDir[d] == nil {
-			byDir[d] = checkpoint.Offsets{}
-		}
-	}
-	for _, m := range []map[checkpoint.TopicPartition]*entry{s.current, s.future} {
-		for p, e := range m {
-			if o, want := offset(e.log); want && byDir[e.dir] != nil {
-				byDir[e.dir][p] = o
-			}
-		}
-	}
-	s.mu.Unlock()
 	var errs []error
-	for d, offsets := range byDir {
-		if err := checkpoint.WriteOffsets(s.o.FS, filepath.Join(d.Path, name), offsets); err != nil {
-			err = fmt.Errorf("writing %s of %s: %w", name, d.Path, err)
+	for _, d := range live {
+		if err := s.write(d, name, nil); err != nil {
 			s.Fail(d, err)
 			errs = append(errs, err)
 		}
@@ -63,12 +52,52 @@ func (s *Set) writeAll(name string, offset func(*storage.Log) (int64, bool)) err
 	return errors.Join(errs...)
 }
 
+// write replaces one checkpoint file of d. change may change the entries, and refuse by returning false.
+func (s *Set) write(d *Dir, name string, change func(checkpoint.Offsets) bool) error {
+	s.writeMu.Lock()
+	defer s.writeMu.Unlock()
+	offsets := checkpoint.Offsets{}
+	s.mu.Lock()
+	maps.Copy(offsets, d.kept[name])
+	for _, m := range []map[checkpoint.TopicPartition]*entry{s.current, s.future} {
+		for p, e := range m {
+			if e.dir != d {
+				continue
+			}
+			if o, listed := offsetFor(name, e.log); listed {
+				offsets[p] = o
+			}
+		}
+	}
+	s.mu.Unlock()
+	if change != nil && !change(offsets) {
+		return nil
+	}
+	if err := checkpoint.WriteOffsets(s.o.FS, filepath.Join(d.Path, name), offsets); err != nil {
+		return fmt.Errorf("writing %s of %s: %w", name, d.Path, err)
+	}
+	if name == checkpoint.RecoveryPointFile {
+		d.onDisk = offsets
+	}
+	return nil
+}
+
+// lowered is called by a log whose recovery point has fallen: the file must not stay above it. The caller holds locks of
+// its log, so a failure is only returned; the log's user reports it (Report).
+func (s *Set) lowered(p checkpoint.TopicPartition, d *Dir, point int64) error {
+	return s.write(d, checkpoint.RecoveryPointFile, func(offsets checkpoint.Offsets) bool {
+		if d.onDisk[p] <= point {
+			return false
+		}
+		offsets[p] = point
+		return true
+	})
+}
+
 // Close stops cleanly: every log is flushed and closed, the checkpoints are written, and each directory gets its
 // clean-shutdown marker with the broker epoch of this run (-1 when it never had one). A directory in which anything failed
 // gets no marker, and the next start recovers it. The locks are given back in the end.
 func (s *Set) Close(brokerEpoch int64) error {
-	s.writeMu.Lock()
-	defer s.writeMu.Unlock()
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -76,10 +105,10 @@ func (s *Set) Close(brokerEpoch int64) error {
 	}
 	s.closed = true
 	live := s.liveLocked()
-	byDir := map[*Dir][]closing{}
+	byDir := map[*Dir][]*storage.Log{}
 	for _, m := range []map[checkpoint.TopicPartition]*entry{s.current, s.future} {
-		for p, e := range m {
-			byDir[e.dir] = append(byDir[e.dir], closing{p: p, log: e.log})
+		for _, e := range m {
+			byDir[e.dir] = append(byDir[e.dir], e.log)
 		}
 	}
 	broken := map[*Dir]bool{}
@@ -89,7 +118,6 @@ func (s *Set) Close(brokerEpoch int64) error {
 	doomed := s.doomed
 	s.mu.Unlock()
 
-	var errs []error
 	var g errgroup.Group
 	results := make([]error, len(live))
 	for i, d := range live {
@@ -98,57 +126,32 @@ func (s *Set) Close(brokerEpoch int64) error {
 			return nil
 		})
 	}
-	if err := g.Wait(); err != nil {
-		errs = append(errs, err)
-	}
+	err := g.Wait()
 	for _, d := range doomed { // they stay as -delete and are removed by the next run
 		if d.log != nil {
 			d.log.Abandon()
 		}
 	}
-	return errors.Join(append(append(errs, results...), s.unlock())...)
+	return errors.Join(append(results, err, s.unlock())...)
 }
 
-type closing struct {
-	p                     checkpoint.TopicPartition
-	log                   *storage.Log
-	recovery, start, high int64
-}
-
-func (s *Set) closeDir(d *Dir, logs []closing, brokerEpoch int64, broken bool) error {
+func (s *Set) closeDir(d *Dir, logs []*storage.Log, brokerEpoch int64, broken bool) error {
 	var g errgroup.Group
 	g.SetLimit(max(1, s.o.RecoveryThreads))
-	for i := range logs {
-		c := &logs[i]
-		g.Go(func() error {
-			err := c.log.Close() // flushes; the recovery point is the log end then
-			c.recovery, c.start, c.high = c.log.RecoveryPoint(), c.log.LogStart(), c.log.HighWatermark()
-			return err
-		})
+	for _, l := range logs {
+		g.Go(l.Close)
 	}
-	if err := g.Wait(); err != nil {
+	err := g.Wait()
+	for _, name := range []string{checkpoint.RecoveryPointFile, checkpoint.LogStartFile, checkpoint.HighWatermarkFile} {
+		if err == nil {
+			err = s.write(d, name, nil) // closed logs still tell their offsets
+		}
+	}
+	switch {
+	case err != nil:
 		s.log.Error("log directory was not closed cleanly; the next start recovers it", "dir", d.Path, "err", err)
 		return err
-	}
-	offsets := map[string]checkpoint.Offsets{}
-	for _, name := range []string{checkpoint.RecoveryPointFile, checkpoint.LogStartFile, checkpoint.HighWatermarkFile} {
-		if offsets[name] = maps.Clone(d.kept[name]); offsets[name] == nil {
-			offsets[name] = checkpoint.Offsets{}
-		}
-	}
-	for _, c := range logs {
-		offsets[checkpoint.RecoveryPointFile][c.p] = c.recovery
-		offsets[checkpoint.HighWatermarkFile][c.p] = c.high
-		if c.start > 0 {
-			offsets[checkpoint.LogStartFile][c.p] = c.start
-		}
-	}
-	for name, o := range offsets {
-		if err := checkpoint.WriteOffsets(s.o.FS, filepath.Join(d.Path, name), o); err != nil {
-			return fmt.Errorf("writing %s of %s: %w", name, d.Path, err)
-		}
-	}
-	if broken {
+	case broken:
 		s.log.Warn("no clean-shutdown marker: a partition of the directory is offline", "dir", d.Path)
 		return nil
 	}

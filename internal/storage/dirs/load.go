@@ -19,6 +19,7 @@ import (
 type Failure struct {
 	Partition checkpoint.TopicPartition
 	Dir       *Dir
+	Path      string // of the log's directory
 	Err       error
 }
 
@@ -79,6 +80,9 @@ func (s *Set) loadDir(ctx context.Context, d *Dir) error {
 		return err
 	}
 	l.recovery = l.readOffsets(checkpoint.RecoveryPointFile, "every log is recovered from its start")
+	s.writeMu.Lock()
+	d.onDisk = l.recovery
+	s.writeMu.Unlock()
 	l.starts = l.readOffsets(checkpoint.LogStartFile, "logs start at their first segment")
 	l.highs = l.readOffsets(checkpoint.HighWatermarkFile, "high watermarks start at the log start")
 	if err := l.scan(); err != nil {
@@ -164,7 +168,7 @@ func (l *loading) scan() error {
 // open opens one log. An error means that the directory has failed.
 func (l *loading) open(f found) error {
 	s := l.set
-	o := s.logOptions(f.p, f.path)
+	o := s.logOptions(f.p, l.dir, f.path)
 	o.RecoveryPoint, o.LogStart, o.HadCleanShutdown = l.recovery[f.p], l.starts[f.p], l.clean
 	o.Progress = l.progress
 	log, err := storage.Open(o)
@@ -182,7 +186,7 @@ func (l *loading) open(f found) error {
 	if err != nil {
 		s.log.Error("partition is offline: its log cannot be opened", "partition", f.p.String(), "dir", f.path, "err", err)
 		s.mu.Lock()
-		s.failures = append(s.failures, Failure{f.p, l.dir, err})
+		s.failures = append(s.failures, Failure{f.p, l.dir, f.path, err})
 		l.keepLocked(f.p)
 		s.mu.Unlock()
 	}
@@ -243,18 +247,23 @@ func (l *loading) due() bool {
 }
 
 // logOptions are the owner's options for a partition with the Set's part filled in.
-func (s *Set) logOptions(p checkpoint.TopicPartition, path string) storage.Options {
-	var o storage.Options
-	if s.o.Log != nil {
-		o = s.o.Log(p)
-	}
+func (s *Set) logOptions(p checkpoint.TopicPartition, d *Dir, path string) storage.Options {
+	o := s.options(p)
 	o.FS, o.Dir, o.Topic, o.Partition, o.Clock, o.Logger = s.o.FS, path, p.Topic, p.Partition, s.o.Clock, s.log
+	o.Lowered = func(point int64) error { return s.lowered(p, d, point) }
 	return o
+}
+
+func (s *Set) options(p checkpoint.TopicPartition) storage.Options {
+	if s.o.Log == nil {
+		return storage.Options{}
+	}
+	return s.o.Log(p)
 }
 
 // deleteDelay is file.delete.delay.ms of the partition's topic.
 func (s *Set) deleteDelay(p checkpoint.TopicPartition) time.Duration {
-	if c := s.logOptions(p, "").Config; c != nil {
+	if c := s.options(p).Config; c != nil {
 		return time.Duration(c.FileDeleteDelayMs) * time.Millisecond
 	}
 	return time.Minute

@@ -139,7 +139,7 @@ func (s *Set) createIn(candidates []*Dir, p checkpoint.TopicPartition, topicID u
 	}
 	var err error
 	for _, d := range candidates {
-		o := s.logOptions(p, filepath.Join(d.Path, name))
+		o := s.logOptions(p, d, filepath.Join(d.Path, name))
 		o.TopicID, o.HadCleanShutdown = topicID, true
 		var log *storage.Log
 		if log, err = storage.Open(o); err == nil {
@@ -217,9 +217,37 @@ func (s *Set) retire(p checkpoint.TopicPartition, future bool, kind storage.Kind
 	delete(from, p)
 	s.mu.Unlock()
 	if e == nil {
-		return nil
+		return s.retireFailed(p, future, kind)
 	}
 	return s.retireEntry(p, e, kind)
+}
+
+// retireFailed does the same for a partition whose log could not be opened: only its directory is renamed.
+func (s *Set) retireFailed(p checkpoint.TopicPartition, future bool, kind storage.Kind) error {
+	s.mu.Lock()
+	i := slices.IndexFunc(s.failures, func(f Failure) bool {
+		_, _, found, err := storage.ParseDirName(filepath.Base(f.Path))
+		return f.Partition == p && f.Dir.failed == nil && err == nil && future == (found == storage.Future)
+	})
+	if i < 0 {
+		s.mu.Unlock()
+		return nil
+	}
+	f := s.failures[i]
+	s.failures = slices.Delete(s.failures, i, i+1)
+	for _, offsets := range f.Dir.kept {
+		delete(offsets, p)
+	}
+	s.mu.Unlock()
+	to := filepath.Join(f.Dir.Path, storage.RenamedDirName(p.Topic, p.Partition, kind, s.o.Rand))
+	if err := errors.Join(s.o.FS.Rename(f.Path, to), s.o.FS.SyncDir(f.Dir.Path)); err != nil {
+		return s.judge(f.Dir, &storage.DiskError{Dir: f.Path, Op: "rename", Err: err})
+	}
+	if kind == storage.Deleted {
+		s.doom(doomed{path: to, dir: f.Dir, due: s.o.Clock.Now().Add(s.deleteDelay(p))})
+	}
+	s.log.Info("renamed the log of a partition that was offline", "partition", p.String(), "dir", to)
+	return nil
 }
 
 func (s *Set) retireEntry(p checkpoint.TopicPartition, e *entry, kind storage.Kind) error {
@@ -301,6 +329,21 @@ func (s *Set) judge(d *Dir, err error) error {
 		s.Fail(d, err)
 	}
 	return err
+}
+
+// Report takes the directory of a log offline when err, returned by one of the log's methods, says that its disk has
+// failed, and tells whether it did say so. The caller must not be inside a call of a log.
+func (s *Set) Report(err error) bool {
+	var disk *storage.DiskError
+	if !errors.As(err, &disk) || noSpace(err) {
+		return false
+	}
+	d := s.byPath(filepath.Dir(disk.Dir))
+	if d == nil {
+		return false
+	}
+	s.Fail(d, err)
+	return true
 }
 
 // Fail takes a directory offline after a failed disk operation. The first call counts; a full disk never does.

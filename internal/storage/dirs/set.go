@@ -32,7 +32,7 @@ type Options struct {
 	Rand            io.Reader // for ids and unique names; the Set calls it from one goroutine at a time
 	Logger          *slog.Logger
 	// Log gives the options that a partition's log is opened with. The Set itself fills in FS, Dir, Topic, Partition,
-	// RecoveryPoint, LogStart, HadCleanShutdown, Clock, Logger and Progress.
+	// RecoveryPoint, LogStart, HadCleanShutdown, Clock, Logger, Lowered and Progress.
 	Log func(p checkpoint.TopicPartition) storage.Options
 	// Offline is told once for each directory that fails, from the goroutine that met the error and with no lock held.
 	// logs are those that were open in it; they are closed when it returns. It may be nil.
@@ -51,6 +51,8 @@ type Dir struct {
 	// kept holds checkpoint entries of partitions that failed to load, so that a repair finds them. Guarded by Set.mu
 	// once Load has returned.
 	kept map[string]checkpoint.Offsets // by file name
+	// onDisk is what recovery-point-offset-checkpoint says. Guarded by Set.writeMu once Load has returned.
+	onDisk checkpoint.Offsets
 }
 
 // Set is the log directories of this node. Its methods may be used concurrently.
@@ -61,7 +63,8 @@ type Set struct {
 	dirs      []*Dir // log.dirs in their order, then a metadata directory of its own; fixed after Open
 	metadata  *Dir
 
-	// writeMu serializes the writers of checkpoint files. It is taken before mu and held over file writes.
+	// writeMu serializes the writers of checkpoint files and is held over their writes. Order: the locks of a log (a
+	// truncation lowers the recovery point), writeMu, mu. With writeMu or mu held only lock-free methods of logs are used.
 	writeMu sync.Mutex
 
 	// mu guards what follows; it is held for memory work only.
