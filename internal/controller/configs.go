@@ -80,7 +80,7 @@ func (c *Core) incremental(img *image.Image, res image.Resource, configs []kmsg.
 	for _, kv := range configs {
 		kind := opKind(kv.Op)
 		if kind < opSet || kind > opSubtract {
-			return nil, refuse(kerr.InvalidRequest, "Error due to duplicate config keys or unknown operation %d for key %s", kv.Op, kv.Name)
+			return nil, refuse(kerr.InvalidRequest, "Unknown operation %d for key %s", kv.Op, kv.Name)
 		}
 		if slices.ContainsFunc(ops, func(o configOp) bool { return o.key == kv.Name }) {
 			return nil, refuse(kerr.InvalidRequest, "Error due to duplicate config keys")
@@ -168,7 +168,7 @@ func checkResourceName(res image.Resource) *Error {
 			return nil
 		}
 		if id, err := strconv.ParseInt(res.Name, 10, 32); err != nil || id < 0 {
-			return refuse(kerr.InvalidRequest, "Unable to parse broker name as a base 10 number.")
+			return refuse(kerr.InvalidRequest, "Node id must be an integer, but it is: %s", res.Name)
 		}
 	case image.ResourceGroup:
 		if res.Name == "" {
@@ -179,7 +179,7 @@ func checkResourceName(res image.Resource) *Error {
 			return refuse(kerr.InvalidRequest, "Subscription name can't be empty")
 		}
 	default:
-		return refuse(kerr.InvalidRequest, "Unsupported resource type %d", res.Type)
+		return refuse(kerr.InvalidRequest, "Unknown resource type %d", res.Type)
 	}
 	return nil
 }

@@ -94,6 +94,16 @@ func (c *Core) ElectLeaders(s Step, req *kmsg.ElectLeadersRequest) Result {
 	if req.ElectionType != 0 && req.ElectionType != 1 {
 		err := refuse(kerr.InvalidRequest, "Unknown election type %d", req.ElectionType)
 		resp.ErrorCode = err.Code
+		for _, t := range req.Topics {
+			rt := kmsg.NewElectLeadersResponseTopic()
+			rt.Topic = t.Topic
+			for _, i := range t.Partitions {
+				r := kmsg.NewElectLeadersResponseTopicPartition()
+				r.Partition, r.ErrorCode, r.ErrorMessage = i, err.Code, err.text()
+				rt.Partitions = append(rt.Partitions, r)
+			}
+			resp.Topics = append(resp.Topics, rt)
+		}
 		return Result{Response: resp, Err: err}
 	}
 	how := electPreferred

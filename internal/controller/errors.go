@@ -14,14 +14,13 @@ func refuse(e *kerr.Error, format string, args ...any) *Error {
 // refuseCode makes a refusal without a text.
 func refuseCode(e *kerr.Error) *Error { return &Error{Code: e.Code} }
 
-// defaultText is Kafka's own description of an error, where an exception without a text of its own takes it.
+// Texts that Kafka's errors have by themselves.
 const (
 	textUnknownTopic     = "This server does not host this topic-partition."
 	textUnknownTopicID   = "This server does not host this topic ID."
 	textElectionNotDone  = "Leader election not needed for topic partition."
 	textNoPreferred      = "The preferred leader was not available."
 	textNoEligible       = "Eligible topic partition leaders are not available."
-	textInvalidRequest   = "This most likely occurs because of a request being malformed by the client library or the message was sent to an incompatible broker. See the broker logs for more details."
 	textTooManyRecords   = "Unable to perform operation because it would create too many records."
 	maxRecordsPerRequest = 10000 // Kafka's MAX_RECORDS_PER_USER_OP
 )

@@ -19,7 +19,7 @@ const (
 )
 
 // UpdateFeatures raises or lowers finalized feature levels (KIP-584, KIP-1022), all or none. kraft.version is not metadata: the caller
-// hands it to the consensus core first and takes it out of the request.
+// has the consensus core change it before it appends these records.
 func (c *Core) UpdateFeatures(s Step, req *kmsg.UpdateFeaturesRequest) Result {
 	resp := kmsg.NewPtrUpdateFeaturesResponse()
 	resp.Version = req.Version
@@ -81,6 +81,9 @@ func (c *Core) featureRecord(img *image.Image, name string, level int16, how int
 		return records.Versioned{}, refuse(kerr.InvalidUpdateVersion, "Invalid update version %d for feature %s. %s", level, name, fmt.Sprintf(format, args...))
 	}
 	current := img.Features().Level(name)
+	if name == image.FeatureKRaft {
+		current = 0 // the consensus core compares
+	}
 	if how < featureUpgrade || how > featureUnsafeDowngrade {
 		return invalid("The controller does not support the given upgrade type.")
 	}
@@ -95,6 +98,13 @@ func (c *Core) featureRecord(img *image.Image, name string, level int16, how int
 	}
 	if level > current && how != featureUpgrade {
 		return invalid("Can't downgrade to a newer version.")
+	}
+	if _, known := image.SupportedRange(c.o.Supported, name); !known {
+		return invalid("Feature %s not found.", name)
+	}
+	if name == image.FeatureKRaft {
+		// Its level is in the log's control records and the caller has changed it; the NoOp makes the answer wait for the commit.
+		return records.Versioned{Record: ptr(records.NewNoOpRecord())}, nil
 	}
 	if name == image.FeatureMetadata {
 		if err := checkMetadataVersion(current, level, how); err != nil {

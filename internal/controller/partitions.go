@@ -53,7 +53,7 @@ func (c *Core) CreatePartitions(s Step, req *kmsg.CreatePartitionsRequest) Resul
 func (c *Core) addPartitions(s Step, img *image.Image, rt *kmsg.CreatePartitionsRequestTopic) ([]records.Versioned, *Error) {
 	t, ok := img.Topic(rt.Topic)
 	if !ok {
-		return nil, refuse(kerr.UnknownTopicOrPartition, textUnknownTopic)
+		return nil, refuseCode(kerr.UnknownTopicOrPartition)
 	}
 	have := int32(t.NumPartitions())
 	additional := rt.Count - have

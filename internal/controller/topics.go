@@ -84,7 +84,15 @@ func (c *Core) CreateTopics(s Step, req *kmsg.CreateTopicsRequest) Result {
 			}
 			continue
 		}
-		created, answer, err := c.createTopic(s, d.Image(), rt)
+		var created []records.Versioned
+		var answer kmsg.CreateTopicsResponseTopic
+		var err *Error
+		// As in Kafka, names are compared with topics that exist, not with others of the same request.
+		if other, ok := collision(s.Image, rt.Topic); ok {
+			err = refuse(kerr.InvalidTopicException, "Topic '%s' collides with existing topic: %s", rt.Topic, other)
+		} else {
+			created, answer, err = c.createTopic(s, d.Image(), rt)
+		}
 		if err == nil && len(recs)+len(created) > maxRecordsPerRequest {
 			err = refuse(kerr.PolicyViolation, textTooManyRecords)
 		}
@@ -160,16 +168,13 @@ func (c *Core) createTopic(s Step, img *image.Image, rt *kmsg.CreateTopicsReques
 
 func checkNewTopic(img *image.Image, name string) *Error {
 	if name == metadataTopic {
-		return refuse(kerr.TopicAuthorizationFailed, "Creation of internal topic %s is prohibited.", name)
+		return refuse(kerr.InvalidRequest, "Creation of internal topic %s is prohibited.", name)
 	}
 	if reason := checkTopicName(name); reason != "" {
 		return refuse(kerr.InvalidTopicException, "%s", reason)
 	}
 	if _, ok := img.Topic(name); ok {
 		return refuse(kerr.TopicAlreadyExists, "Topic '%s' already exists.", name)
-	}
-	if other, ok := collision(img, name); ok {
-		return refuse(kerr.InvalidTopicException, "Topic '%s' collides with existing topic: %s", name, other)
 	}
 	return nil
 }
@@ -361,18 +366,32 @@ func (c *Core) DeleteTopics(s Step, req *kmsg.DeleteTopicsRequest) Result {
 			wanted = append(wanted, t)
 		}
 	}
+	names, ids := map[string]int{}, map[uuid.UUID]int{}
+	for _, w := range wanted {
+		if w.Topic != nil {
+			names[*w.Topic]++
+		}
+		ids[w.TopicID]++
+	}
 	var recs []records.Versioned
 	gone := map[uuid.UUID]bool{}
 	for _, w := range wanted {
 		answer := kmsg.NewDeleteTopicsResponseTopic()
 		answer.Topic, answer.TopicID = w.Topic, w.TopicID
 		t, err := findForDelete(s.Image, w)
-		if err == nil && gone[t.ID] {
+		switch id := uuid.UUID(w.TopicID); {
+		case w.Topic != nil && names[*w.Topic] > 1:
+			err = refuse(kerr.InvalidRequest, "Duplicate topic name.")
+		case !id.IsZero() && ids[id] > 1:
+			err = refuse(kerr.InvalidRequest, "Duplicate topic id.")
+		case err == nil && gone[t.ID]:
 			err = refuse(kerr.InvalidRequest, "The provided topic name maps to an ID that was already supplied.")
 		}
 		if err != nil {
 			answer.ErrorCode, answer.ErrorMessage = err.Code, err.text()
-			resp.Topics = append(resp.Topics, answer)
+			if !answeredAlready(resp.Topics, answer) {
+				resp.Topics = append(resp.Topics, answer)
+			}
 			continue
 		}
 		gone[t.ID] = true
@@ -383,6 +402,13 @@ func (c *Core) DeleteTopics(s Step, req *kmsg.DeleteTopicsRequest) Result {
 		recs = append(recs, records.Versioned{Record: &r})
 	}
 	return Result{Records: recs, Response: resp, Atomic: true}
+}
+
+// answeredAlready reports whether an entry that the request repeats has its answer: one is enough.
+func answeredAlready(topics []kmsg.DeleteTopicsResponseTopic, a kmsg.DeleteTopicsResponseTopic) bool {
+	return slices.ContainsFunc(topics, func(b kmsg.DeleteTopicsResponseTopic) bool {
+		return a.TopicID == b.TopicID && a.ErrorCode == b.ErrorCode && (a.Topic == nil) == (b.Topic == nil) && (a.Topic == nil || *a.Topic == *b.Topic)
+	})
 }
 
 func findForDelete(img *image.Image, w kmsg.DeleteTopicsRequestTopic) (*image.Topic, *Error) {

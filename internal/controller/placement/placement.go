@@ -152,22 +152,62 @@ func before(a, b *load, onRack map[string]int) bool {
 	return a.Replicas < b.Replicas
 }
 
-// evenLeaders swaps leaders within their partitions until no swap brings two brokers closer together. Each swap lowers the sum of
-// squares of the leader counts, so it ends.
+// evenLeaders passes leaderships on until no broker leads two more partitions than another that could take one over, directly or
+// through others. Each round lowers the sum of squares of the leader counts, so it ends.
 func (p *placer) evenLeaders(partitions [][]int32) {
-	for changed := true; changed; {
-		changed = false
-		for _, replicas := range partitions {
-			from := p.byID[replicas[0]]
-			for i, id := range replicas {
-				to := p.byID[id]
-				if !to.Fenced && to.leaders+1 < from.leaders {
-					replicas[0], replicas[i] = replicas[i], replicas[0]
-					from.leaders--
-					to.leaders++
-					from, changed = to, true
-				}
+	led := map[int32][]int{} // the new partitions that a broker leads
+	for i, replicas := range partitions {
+		led[replicas[0]] = append(led[replicas[0]], i)
+	}
+	for again := true; again; {
+		again = false
+		for _, l := range p.loads {
+			for l.leaders > 1 && p.passOn(l, partitions, led) {
+				again = true
 			}
 		}
+	}
+}
+
+// hop says how the search reached a broker: by taking over a partition from another.
+type hop struct {
+	from      int32
+	partition int
+}
+
+// passOn searches a chain of take-overs from a broker to one that leads at least two fewer, and performs it.
+func (p *placer) passOn(source *load, partitions [][]int32, led map[int32][]int) bool {
+	reached := map[int32]hop{source.ID: {}}
+	for queue := []int32{source.ID}; len(queue) > 0; queue = queue[1:] {
+		for _, i := range led[queue[0]] {
+			for _, id := range partitions[i][1:] {
+				to := p.byID[id]
+				if _, seen := reached[id]; seen || to.Fenced {
+					continue
+				}
+				reached[id] = hop{queue[0], i}
+				if to.leaders+1 < source.leaders {
+					p.takeOver(source, to, reached, partitions, led)
+					return true
+				}
+				queue = append(queue, id)
+			}
+		}
+	}
+	return false
+}
+
+func (p *placer) takeOver(source, last *load, reached map[int32]hop, partitions [][]int32, led map[int32][]int) {
+	source.leaders--
+	last.leaders++
+	for id := last.ID; id != source.ID; {
+		h := reached[id]
+		replicas := partitions[h.partition]
+		at := slices.Index(replicas, id)
+		replicas[0], replicas[at] = replicas[at], replicas[0]
+		mine := led[h.from]
+		led[h.from] = slices.Delete(mine, slices.Index(mine, h.partition), slices.Index(mine, h.partition)+1)
+		led[id] = append(led[id], h.partition)
+		id = h.from
 	}
 }
