@@ -191,3 +191,8 @@ func readOffsets(t testing.TB, l *Log, from int64) []int64 {
 	}
 	return out
 }
+
+// noTimers is the part of a clock.Clock that a log does not use.
+type noTimers struct{}
+
+func (noTimers) AfterFunc(time.Duration, func()) clock.Timer { panic("a log starts no timer") }

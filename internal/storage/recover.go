@@ -119,11 +119,11 @@ func (ld *loader) verify(s *segment.Segment, i int, unsafe bool) error {
 	}
 	var pos int64
 	for e, err := range s.Batches(0, size) {
+		if next >= below { // from here on a torn end is no wonder
+			return nil
+		}
 		if err != nil {
 			return ld.l.segmentError(ld.o.Dir, "recover", s, next, err)
-		}
-		if next >= below {
-			return nil
 		}
 		if !e.CheckCRC() {
 			err := &segment.CorruptError{File: s.LogPath(), Pos: e.Pos, Reason: "the CRC is wrong"}
