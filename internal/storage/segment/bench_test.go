@@ -29,7 +29,7 @@ func BenchmarkAppend(b *testing.B) {
 			b.SetBytes(int64(len(data)))
 			b.ReportAllocs()
 			base := int64(0)
-			for i := range int64(b.N) {
+			for i := int64(0); b.Loop(); i++ {
 				if s.Size() > 256<<20 {
 					b.StopTimer()
 					must(b, s.Delete())
@@ -70,7 +70,7 @@ func BenchmarkPosition(b *testing.B) {
 	for _, where := range []string{"anywhere", "tail"} {
 		b.Run(where, func(b *testing.B) {
 			b.ReportAllocs()
-			for i := range int64(b.N) {
+			for i := int64(0); b.Loop(); i++ {
 				offset := i * 7919 % n
 				if where == "tail" {
 					offset = n - 1 - i%100
@@ -87,7 +87,7 @@ func BenchmarkRead(b *testing.B) {
 	const n = 10_000
 	s := benchSegment(b, n)
 	b.ReportAllocs()
-	for i := range int64(b.N) {
+	for i := int64(0); b.Loop(); i++ {
 		r, ok, err := s.Read(i*7919%n, 1<<20, 1<<40, true)
 		if err != nil || !ok {
 			b.Fatal(ok, err)
@@ -101,7 +101,7 @@ func BenchmarkFindTimestamp(b *testing.B) {
 	s := benchSegment(b, n)
 	var buf batch.Buffers
 	b.ReportAllocs()
-	for i := range int64(b.N) {
+	for i := int64(0); b.Loop(); i++ {
 		if _, ok, err := s.FindTimestamp(i*7919%n, 0, &buf); err != nil || !ok {
 			b.Fatal(ok, err)
 		}
@@ -111,7 +111,7 @@ func BenchmarkFindTimestamp(b *testing.B) {
 func BenchmarkRecover(b *testing.B) {
 	s := benchSegment(b, 50_000)
 	b.SetBytes(s.Size())
-	for range b.N {
+	for b.Loop() {
 		if r, err := s.Recover(nop); err != nil || r.Cut != 0 {
 			b.Fatal(r, err)
 		}

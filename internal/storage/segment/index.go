@@ -208,60 +208,93 @@ func (x *sparse) get(v *view, i int) (pair, error) {
 	return x.kind.decode(buf[:size], x.base), nil
 }
 
-// search returns the number of leading entries for which before is true; they must come first.
-func (x *sparse) search(v *view, before func(pair) bool) (int, error) {
+// field says which half of an entry a search goes by; both rise from entry to entry.
+type field int
+
+const (
+	byKey field = iota
+	byValue
+)
+
+func (p pair) get(by field) int64 {
+	if by == byKey {
+		return p.key
+	}
+	return p.value
+}
+
+// upTo returns how many entries have a field of at most limit, and the last one of them (none when there are none).
+func (x *sparse) upTo(v *view, limit int64, by field) (int, pair, error) {
 	size := x.kind.size()
-	inTail := len(v.tail) / size
-	if v.disk == 0 || inTail > 0 && before(x.kind.decode(v.tail, x.base)) {
-		return v.disk + sort.Search(inTail, func(i int) bool { return !before(x.kind.decode(v.tail[i*size:], x.base)) }), nil
+	if v.disk == 0 || len(v.tail) > 0 && x.kind.decode(v.tail, x.base).get(by) <= limit {
+		n, last := x.count(v.tail, limit, by)
+		return v.disk + n, last, nil
 	}
 	f, err := x.h.acquire(false)
 	if err != nil {
-		return 0, err
+		return 0, pair{}, err
 	}
 	defer f.Release()
 	p := x.h.seg.buffers.getSmall()
 	defer x.h.seg.buffers.putSmall(p)
+	// Entry lo-1 is the last one that is known to be within the limit: it is below.
+	below := x.kind.none(x.base)
 	lo, hi, block := 0, v.disk, len(*p)/size
 	for hi-lo > block {
 		mid := int(uint(lo+hi) >> 1)
 		if err := x.readDisk(f.File(), (*p)[:size], mid); err != nil {
-			return 0, err
+			return 0, pair{}, err
 		}
-		if before(x.kind.decode(*p, x.base)) {
-			lo = mid + 1
+		if e := x.kind.decode(*p, x.base); e.get(by) <= limit {
+			lo, below = mid+1, e
 		} else {
 			hi = mid
 		}
 	}
 	b := (*p)[:(hi-lo)*size]
 	if err := x.readDisk(f.File(), b, lo); err != nil {
-		return 0, err
+		return 0, pair{}, err
 	}
-	return lo + sort.Search(hi-lo, func(i int) bool { return !before(x.kind.decode(b[i*size:], x.base)) }), nil
+	n, last := x.count(b, limit, by)
+	if n == 0 {
+		last = below
+	}
+	return lo + n, last, nil
 }
 
-// floor is the last entry whose key is at most key; none and false when there is none. It starts over when the index
-// is truncated meanwhile.
-func (x *sparse) floor(key int64) (pair, bool, error) {
+// count is upTo for encoded entries.
+func (x *sparse) count(b []byte, limit int64, by field) (int, pair) {
+	size := x.kind.size()
+	lo, hi := 0, len(b)/size
+	last := x.kind.none(x.base)
+	for lo < hi {
+		mid := int(uint(lo+hi) >> 1)
+		if e := x.kind.decode(b[mid*size:], x.base); e.get(by) <= limit {
+			lo, last = mid+1, e
+		} else {
+			hi = mid
+		}
+	}
+	return lo, last
+}
+
+// floor is the last entry whose key is at most key; none when there is none. It starts over when the index is
+// truncated meanwhile.
+func (x *sparse) floor(key int64) (pair, error) {
 	for {
 		v, err := x.load()
 		if err != nil {
-			return pair{}, false, err
+			return pair{}, err
 		}
-		n, err := x.search(v, func(p pair) bool { return p.key <= key })
-		found := x.kind.none(x.base)
-		if err == nil && n > 0 {
-			found, err = x.get(v, n-1)
-		}
+		_, found, err := x.upTo(v, key, byKey)
 		if err == nil {
-			return found, n > 0, nil
+			return found, nil
 		}
 		if x.view.Load() == v {
 			if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, fs.ErrNotExist) {
 				err = x.corrupt("the file is shorter than it was")
 			}
-			return pair{}, false, err
+			return pair{}, err
 		}
 	}
 }

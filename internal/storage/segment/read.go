@@ -55,7 +55,7 @@ func (s *Segment) position(f *vfs.Shared, offset int64) (Position, bool, error) 
 		if err != nil {
 			return Position{}, false, err
 		}
-		from, _, err := s.offsets.floor(offset)
+		from, err := s.offsets.floor(offset)
 		if err != nil {
 			return Position{}, false, err
 		}
@@ -178,7 +178,7 @@ func (s *Segment) FindTimestamp(ts, from int64, buf *batch.Buffers) (Found, bool
 	}
 	defer f.Release()
 	// Up to the offset of the entry found no timestamp is above the entry's, which is at most ts.
-	entry, _, err := s.times.floor(ts)
+	entry, err := s.times.floor(ts)
 	if err != nil {
 		return Found{}, false, err
 	}
@@ -188,7 +188,7 @@ func (s *Segment) FindTimestamp(ts, from int64, buf *batch.Buffers) (Found, bool
 	}
 	headers := newWindow(s, f)
 	defer headers.free()
-	bodies := newLargeWindow(s, f)
+	bodies := newWindow(s, f)
 	defer bodies.free()
 	end := s.size.Load()
 	for pos := start.Pos; ; {
@@ -293,10 +293,10 @@ func (s *Segment) corruptLog(pos int64, err error) error {
 type window struct {
 	seg  *Segment
 	file *vfs.Shared
-	buf  *[]byte
-	big  bool
-	at   int64 // position of the first byte held
-	n    int   // bytes held
+	buf  *[]byte // for a batch that does not fit into a pooled one, a buffer of its own
+	big  bool    // which pool buf comes from
+	at   int64   // position of the first byte held
+	n    int     // bytes held
 	last batch.Entry
 }
 

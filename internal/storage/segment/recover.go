@@ -46,18 +46,23 @@ func (s *Segment) truncateIndexes(offset, size int64) error {
 	if err != nil {
 		return err
 	}
-	n, err := s.offsets.search(offsets, func(p pair) bool { return p.key < offset && p.value < size })
+	n, _, err := s.offsets.upTo(offsets, offset-1, byKey)
 	if err != nil {
 		return err
 	}
-	if err := s.offsets.keep(offsets, n); err != nil {
+	// Entries of old versions may name a later offset than that of the batch they lead to, but no later position.
+	m, _, err := s.offsets.upTo(offsets, size-1, byValue)
+	if err != nil {
+		return err
+	}
+	if err := s.offsets.keep(offsets, min(n, m)); err != nil {
 		return err
 	}
 	times, err := s.times.load()
 	if err != nil {
 		return err
 	}
-	if n, err = s.times.search(times, func(p pair) bool { return p.value < offset }); err != nil {
+	if n, _, err = s.times.upTo(times, offset-1, byValue); err != nil {
 		return err
 	}
 	return s.times.keep(times, n)
@@ -78,7 +83,7 @@ func (s *Segment) reloadLargest() error {
 	w := newWindow(s, f)
 	defer w.free()
 	end := s.size.Load()
-	start, _, err := s.offsets.floor(t.Offset)
+	start, err := s.offsets.floor(t.Offset)
 	if err != nil {
 		return err
 	}
