@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// decodeFactor is what a byte of a frame without records is charged: such a frame becomes a tree of small structs.
-const decodeFactor = 4
+// decodeFactor is what a byte of a frame without records is charged: such a frame becomes a tree of small structs, about
+// thirty times its size. (What Produce has beside its records is bounded by wire.)
+const decodeFactor = 32
 
 // budget bounds the memory of all requests from before they are read until they are answered (rule 13). Waiters are
 // served in order, so a large frame is not starved by small ones.

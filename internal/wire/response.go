@@ -80,7 +80,8 @@ func (e *BodyError) Unwrap() error { return e.Err }
 
 // ReadRequest decodes a request body. Strings are copied; byte slices (records, member metadata, SASL bytes) alias
 // body, so who keeps them beyond the answer must copy them. Array counts are checked against the bytes left before
-// anything is allocated, so memory stays within about thirty times the body.
+// anything is allocated: memory stays within about eighty times the body for rubbish, and within a few MiB beside the
+// records for Produce.
 func ReadRequest(h Header, body []byte) (req kmsg.Request, err error) {
 	r, ok := Supported(h.Key)
 	if !ok || h.Version < r.Min || h.Version > r.Max {
@@ -96,6 +97,11 @@ func ReadRequest(h Header, body []byte) (req kmsg.Request, err error) {
 			req, err = nil, &BodyError{h.Key, h.Version, fmt.Errorf("decoder: %v", p)}
 		}
 	}()
+	if h.Key == produceKey {
+		if err := checkProduce(h.Version, body); err != nil {
+			return nil, &BodyError{h.Key, h.Version, err}
+		}
+	}
 	if err := req.ReadFrom(body); err != nil {
 		return nil, &BodyError{h.Key, h.Version, err}
 	}
