@@ -14,10 +14,6 @@ import (
 const (
 	// MaxInflated bounds how many bytes one batch may inflate to. They are read as a stream, so this bounds time, not memory.
 	MaxInflated = 1 << 30
-	// maxWindow is the largest zstd window accepted, what the C library accepts by default (level 22 uses it).
-	maxWindow = 128 << 20
-	// keepWindow is the largest window whose decoder is worth keeping in a pool.
-	keepWindow = 8 << 20
 )
 
 // ErrTooLarge means that the data inflates to more than MaxInflated.
@@ -34,6 +30,7 @@ type Reader struct {
 	left int64
 	gz   *gzip.Reader
 	zs   *zstd.Decoder
+	zsrc zstdSource
 	big  bool // zs holds an unusually large window: drop it
 	lz   lz4Reader
 	sn   snappyReader
@@ -100,10 +97,11 @@ func (g *gzipMembers) Read(p []byte) (int, error) {
 }
 
 func (r *Reader) resetZstd(src []byte) error {
-	var h zstd.Header
-	if err := h.Decode(src); err == nil && h.WindowSize > keepWindow {
-		r.big = true
+	window, err := r.zsrc.reset(src)
+	if err != nil {
+		return err
 	}
+	r.big = window > keepWindow
 	if r.zs == nil {
 		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
@@ -111,7 +109,7 @@ func (r *Reader) resetZstd(src []byte) error {
 		}
 		r.zs = d
 	}
-	if err := r.zs.Reset(&r.src); err != nil {
+	if err := r.zs.Reset(&r.zsrc); err != nil {
 		return unexpected(err)
 	}
 	r.out = r.zs
@@ -121,13 +119,16 @@ func (r *Reader) resetZstd(src []byte) error {
 // Release lets go of the source and of memory that is too large to keep. The Reader may be Reset again.
 func (r *Reader) Release() {
 	r.src.Reset(nil)
+	r.zsrc.left = nil
+	r.zsrc.tail.Reset(nil)
 	r.sn.release()
 	r.lz.reset(nil, false)
 	r.out = nil
-	if r.big {
+	if r.big && r.zs != nil {
 		r.zs.Close()
-		r.zs, r.big = nil, false
+		r.zs = nil
 	}
+	r.big = false
 }
 
 // Read inflates. A source that ends early gives io.ErrUnexpectedEOF, one that inflates without end ErrTooLarge.
