@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"weir/internal/config"
 	"weir/internal/image"
 	"weir/internal/records"
 )
@@ -23,11 +25,6 @@ const (
 	opAppend
 	opSubtract
 )
-
-// String names the operation as Kafka's messages do.
-func (k opKind) String() string {
-	return [...]string{"SET", "DELETE", "APPEND", "SUBTRACT"}[k]
-}
 
 type configOp struct {
 	key   string
@@ -193,7 +190,7 @@ func (c *Core) alterResource(img *image.Image, res image.Resource, ops []configO
 	}
 	var recs []records.Versioned
 	for _, op := range ops {
-		value, err := c.newValue(res, op, current)
+		value, err := newValue(res, op, current)
 		if err != nil {
 			return nil, err
 		}
@@ -223,7 +220,7 @@ func (c *Core) alterResource(img *image.Image, res image.Resource, ops []configO
 		recs = append(recs, image.ConfigRecord(res, key, nil))
 	}
 	if err := c.o.Config.Validate(res, after); err != nil {
-		return nil, refuse(kerr.InvalidConfig, "%s", err.Error())
+		return nil, invalidConfig(err)
 	}
 	if !created {
 		if err := exists(img, res, c.o.QuorumNodes); err != nil {
@@ -234,37 +231,44 @@ func (c *Core) alterResource(img *image.Image, res image.Resource, ops []configO
 }
 
 // newValue works out a key's value after an operation; nil means that it is removed.
-func (c *Core) newValue(res image.Resource, op configOp, current map[string]string) (*string, *Error) {
+func newValue(res image.Resource, op configOp, current map[string]string) (*string, *Error) {
 	switch op.kind {
 	case opSet:
 		return op.value, nil
 	case opDelete:
 		return nil, nil
 	}
-	if !c.o.Config.IsList(res, op.key) {
-		return nil, refuse(kerr.InvalidConfig, "Can't %s to key %s because its type is not LIST.", op.kind, op.key)
+	var old *string
+	if v, ok := current[op.key]; ok {
+		old = &v
 	}
-	value, ok := current[op.key]
-	if !ok {
-		value = c.o.Config.Default(res, op.key)
+	joined, err := config.AlterList(scopeOf(res.Type), op.key, old, *op.value, op.kind == opSubtract)
+	if err != nil {
+		return nil, invalidConfig(err)
 	}
-	var parts []string
-	for _, p := range strings.Split(value, ",") {
-		if p = strings.TrimSpace(p); p != "" {
-			parts = append(parts, p)
-		}
-	}
-	for _, v := range strings.Split(*op.value, ",") {
-		i := slices.Index(parts, v)
-		switch {
-		case op.kind == opAppend && i < 0:
-			parts = append(parts, v)
-		case op.kind == opSubtract && i >= 0:
-			parts = slices.Delete(parts, i, i+1)
-		}
-	}
-	joined := strings.Join(parts, ",")
 	return &joined, nil
+}
+
+// scopeOf is the table of keys that a kind of resource has; 0 for kinds without one, where no key is found.
+func scopeOf(resType int8) config.Scope {
+	switch resType {
+	case image.ResourceTopic:
+		return config.ScopeTopic
+	case image.ResourceBroker:
+		return config.ScopeBroker
+	case image.ResourceGroup:
+		return config.ScopeGroup
+	}
+	return 0
+}
+
+// invalidConfig gives a refused value Kafka's code: INVALID_CONFIG, but INVALID_REQUEST for some broker settings.
+func invalidConfig(err error) *Error {
+	var invalid *config.Invalid
+	if errors.As(err, &invalid) && invalid.Request {
+		return refuse(kerr.InvalidRequest, "%s", err.Error())
+	}
+	return refuse(kerr.InvalidConfig, "%s", err.Error())
 }
 
 // featuresForbid refuses values that the finalized features do not allow. With eligible leader replicas min.insync.replicas decides who may lead, so that it must be the same everywhere: on the

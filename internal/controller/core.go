@@ -19,10 +19,9 @@ type Rand interface {
 
 // ConfigRules knows the configuration keys. It is implemented over package config by whoever builds the Core.
 type ConfigRules interface {
-	// Validate checks all values that a resource will have after a change. An error's text goes to the client with INVALID_CONFIG.
+	// Validate checks all values that a resource will have after a change. An error's text goes to the client with
+	// INVALID_CONFIG, or INVALID_REQUEST when it is a *config.Invalid that says so.
 	Validate(res image.Resource, values map[string]string) error
-	// IsList reports whether a key takes a list, so that APPEND and SUBTRACT make sense.
-	IsList(res image.Resource, key string) bool
 	// Default returns the static value or the default of a key, "" when it has none.
 	Default(res image.Resource, key string) string
 	// DescribeTopic returns every setting of a topic by name, with its source, given the dynamic values of this node, the

@@ -217,8 +217,6 @@ func (rules) Validate(_ image.Resource, values map[string]string) error {
 	return nil
 }
 
-func (rules) IsList(_ image.Resource, key string) bool { return key == "cleanup.policy" }
-
 func (rules) Default(_ image.Resource, key string) string {
 	return map[string]string{keyMinISR: "1", keyUnclean: "false", "cleanup.policy": "delete"}[key]
 }
