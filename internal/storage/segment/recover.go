@@ -180,6 +180,8 @@ func (s *Segment) startRecovery() (int64, error) {
 		return 0, err
 	}
 	s.size.Store(0)
+	// What a dead process wrote may not be on disk yet: the next Flush has to sync the bytes that are found.
+	s.log.dirty.Store(true)
 	s.mu.sinceIndex = 0
 	s.largest.Store(&TimestampOffset{Timestamp: -1, Offset: s.base})
 	s.first.Store(nil)

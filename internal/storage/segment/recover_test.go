@@ -200,6 +200,9 @@ func TestRecoverCuts(t *testing.T) {
 			if got := lastOffset(want) + 1; r.NextOffset != got {
 				t.Errorf("NextOffset = %d, want %d", r.NextOffset, got)
 			}
+			if !s.Dirty() {
+				t.Error("Flush would not sync what was found")
+			}
 			must(t, s.SanityCheck(true))
 			put(t, s, records(1000, 1<<40))
 			must(t, s.Close())
