@@ -80,6 +80,31 @@ func (a *admission) set(l Limits) error {
 	return nil
 }
 
+// setListener replaces the limits of one listener.
+func (a *admission) setListener(name string, maxConnections, maxCreationRate int) error {
+	a.mu.Lock()
+	s := a.mu.listeners[name]
+	if s != nil {
+		s.limit, s.rate = maxConnections, maxCreationRate
+	}
+	a.mu.Unlock()
+	if s == nil {
+		return fmt.Errorf("network: no listener is named %s", name)
+	}
+	a.room.Broadcast()
+	return nil
+}
+
+// excess is how many connections there are beyond the total.
+func (a *admission) excess() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.mu.limits.MaxConnections <= 0 {
+		return 0
+	}
+	return max(a.mu.total-a.mu.limits.MaxConnections, 0)
+}
+
 // admit counts an accepted connection in, waiting for room. full tells that it is beyond the total on the inter-broker
 // listener, so that another one must go. An error means that the connection is to be closed; nothing is counted then.
 func (a *admission) admit(listener string, ip netip.Addr) (full bool, err error) {

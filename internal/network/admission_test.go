@@ -93,6 +93,25 @@ func TestSingleListenerIsBoundByTotal(t *testing.T) {
 	})
 }
 
+func TestListenerLimitCanBeRaised(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newTestAdmission(t, Limits{}, Listener{Name: "A", MaxConnections: 1})
+		if now, _ := tryAdmit(a, "A"); !now {
+			t.Fatal("no room")
+		}
+		_, second := tryAdmit(a, "A")
+		if err := a.setListener("A", 2, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-second; err != nil {
+			t.Fatal(err)
+		}
+		if err := a.setListener("B", 2, 0); err == nil {
+			t.Fatal("an unknown listener got limits")
+		}
+	})
+}
+
 func TestCreationRateDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newTestAdmission(t, Limits{MaxCreationRate: 10}, Listener{Name: "A"}, Listener{Name: "B", MaxCreationRate: 2})

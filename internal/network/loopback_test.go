@@ -285,6 +285,15 @@ func TestInterBrokerListenerEvicts(t *testing.T) {
 	wantClosed(t, old)
 	write(t, recent, metadata(4))
 	wantAnswers(t, recent, 4)
+	if err := s.SetLimits(Limits{MaxConnections: 1}); err != nil {
+		t.Fatal(err)
+	}
+	wantClosed(t, recent)
+	write(t, broker, metadata(5))
+	wantAnswers(t, broker, 5)
+	if n := s.stats.Evicted.Load(); n != 2 {
+		t.Errorf("%d evicted", n)
+	}
 }
 
 func TestBuffers(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 var (
 	errPeerClosed = errors.New("the peer closed the connection")
 	errStopping   = errors.New("the server is stopping")
+	errEvicted    = errors.New("closed to make room (max.connections)")
 )
 
 // Server accepts connections on its listeners and serves each until it closes. Order of calls: New, Listen, Start,
@@ -68,8 +69,22 @@ func New(o Options) (*Server, error) {
 // Stats is what the server has counted so far.
 func (s *Server) Stats() *Stats { return &s.stats }
 
-// SetLimits replaces the limits on connections. Open connections stay.
-func (s *Server) SetLimits(l Limits) error { return s.admission.set(l) }
+// SetLimits replaces the limits on connections. As in Kafka, a lowered MaxConnections closes the connections unused for
+// the longest time, but not those of a separate inter-broker listener; a lowered limit per address leaves them open.
+func (s *Server) SetLimits(l Limits) error {
+	if err := s.admission.set(l); err != nil {
+		return err
+	}
+	for range s.admission.excess() {
+		s.evict(s.admission.interior)
+	}
+	return nil
+}
+
+// SetListenerLimits replaces MaxConnections and MaxCreationRate of the named listener; connections that are open stay.
+func (s *Server) SetListenerLimits(name string, maxConnections, maxCreationRate int) error {
+	return s.admission.setListener(name, maxConnections, maxCreationRate)
+}
 
 // Listen binds every listener. Connections wait in the system's queue until Start. After an error nothing is bound.
 func (s *Server) Listen() error {
@@ -179,19 +194,19 @@ func (s *Server) gone(listener string, nc net.Conn) {
 	s.admission.leave(listener, addrOf(nc.RemoteAddr()))
 }
 
-// evict closes the connection that was used longest ago on any listener but the given one.
+// evict closes the connection that was used longest ago on any listener but the given one ("": on any).
 func (s *Server) evict(keep string) {
 	s.mu.Lock()
 	var oldest *Conn
 	for c := range s.mu.conns {
-		if c.listener != keep && (oldest == nil || c.lastActive.Load() < oldest.lastActive.Load()) {
+		if c.listener != keep && c.life.Err() == nil && (oldest == nil || c.lastActive.Load() < oldest.lastActive.Load()) {
 			oldest = c
 		}
 	}
 	s.mu.Unlock()
 	if oldest != nil {
-		s.stats.EvictedForPeer.Add(1)
-		oldest.kill(errors.New("closed to make room for a broker (max.connections)"))
+		s.stats.Evicted.Add(1)
+		oldest.kill(errEvicted)
 	}
 }
 

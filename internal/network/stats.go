@@ -13,23 +13,23 @@ const maxKey = 96
 
 // Stats counts what the server did. All fields are safe to read at any time; metrics reads them at scrape.
 type Stats struct {
-	Accepted       atomic.Int64 // connections accepted, refused ones included
-	Closed         atomic.Int64 // connections closed, refused ones included
-	RefusedPerIP   atomic.Int64 // connections closed at once for max.connections.per.ip
-	EvictedForPeer atomic.Int64 // connections closed to make room on the inter-broker listener
-	IdleClosed     atomic.Int64 // connections closed after connections.max.idle.ms
-	BadFrames      atomic.Int64 // connections closed for what they sent
-	Failed         atomic.Int64 // connections closed by a handler's wire.Fail
-	SlowClosed     atomic.Int64 // connections closed because the peer did not take its answer, or sent half a frame, in time
-	ShortRegions   atomic.Int64 // connections closed because a file ended inside a region
-	BytesIn        atomic.Int64 // frames read, size prefixes included
-	BytesOut       atomic.Int64 // frames written, size prefixes included
-	SendfileBytes  atomic.Int64 // those of BytesOut that left by sendfile(2)
-	BudgetWaits    atomic.Int64 // frames that had to wait for memory
-	BudgetUsed     atomic.Int64 // gauge: bytes of the budgets in use
-	Pending        atomic.Int64 // gauge: answers owed
-	Throttled      atomic.Int64 // answers after which reading paused
-	apis           [maxKey]APIStats
+	Accepted      atomic.Int64 // connections accepted, refused ones included
+	Closed        atomic.Int64 // connections closed, refused ones included
+	RefusedPerIP  atomic.Int64 // connections closed at once for max.connections.per.ip
+	Evicted       atomic.Int64 // connections closed to make room, for max.connections
+	IdleClosed    atomic.Int64 // connections closed after connections.max.idle.ms
+	BadFrames     atomic.Int64 // connections closed for what they sent
+	Failed        atomic.Int64 // connections closed by a handler's wire.Fail
+	SlowClosed    atomic.Int64 // connections closed because the peer did not take its answer, or sent half a frame, in time
+	ShortRegions  atomic.Int64 // connections closed because a file ended inside a region
+	BytesIn       atomic.Int64 // frames read, size prefixes included
+	BytesOut      atomic.Int64 // frames written, size prefixes included
+	SendfileBytes atomic.Int64 // those of BytesOut that left by sendfile(2)
+	BudgetWaits   atomic.Int64 // frames that had to wait for memory
+	BudgetUsed    atomic.Int64 // gauge: bytes of the budgets in use
+	Pending       atomic.Int64 // gauge: answers owed
+	Throttled     atomic.Int64 // answers after which reading paused
+	apis          [maxKey]APIStats
 }
 
 // API is the part of one API key; nil for a key that does not exist.
