@@ -3,6 +3,9 @@ package batch
 import (
 	"encoding/binary"
 	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -120,6 +123,11 @@ func TestUpConvertRefuses(t *testing.T) {
 		{"many make a large one", "small", append(appendMessage(nil, 1, 0, 0, nowMs, nil, make([]byte, 30000)), appendMessage(nil, 1, 0, 1, nowMs, nil, make([]byte, 30000))...), kerr.MessageTooLarge, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if *javaDir != "" {
+				if err := os.WriteFile(filepath.Join(*javaDir, strings.ReplaceAll(c.name, " ", "_")+"@"+c.topic+".set"), c.set, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
 			p := policyOf(c.topic, nowMs)
 			got, err := UpConvert(c.set, p, nil)
 			code, text, _ := verdict(err)

@@ -147,13 +147,19 @@ func headerSum(b []byte) byte { return byte(xxh32(b) >> 8) }
 type lz4Writer struct {
 	dst   []byte
 	block []byte
-	fast  lz4.Compressor
-	high  lz4.CompressorHC
+	fast  *lz4.Compressor   // hash tables of some hundred KiB: made on first use
+	high  *lz4.CompressorHC // the same
 	hc    bool
 }
 
 func (l *lz4Writer) reset(dst []byte, level int, broken bool) {
 	l.hc = level > 0
+	switch {
+	case l.hc && l.high == nil:
+		l.high = new(lz4.CompressorHC)
+	case !l.hc && l.fast == nil:
+		l.fast = new(lz4.Compressor)
+	}
 	if l.hc {
 		l.high.Level = lz4.CompressionLevel(1 << (8 + min(level, 9)))
 	}
