@@ -122,7 +122,8 @@ func (a *admission) admit(listener string, ip netip.Addr) (full bool, err error)
 	if !special {
 		limit = a.mu.limits.MaxConnectionsPerIP
 	}
-	if (special || limit > 0) && a.mu.ips[ip] >= limit {
+	limited := special || limit > 0 || len(a.mu.overrides) > 0
+	if limited && a.mu.ips[ip] >= limit {
 		return false, errPerIP
 	}
 	full = a.fullLocked()

@@ -2,6 +2,7 @@ package network
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"testing"
 	"testing/synctest"
@@ -65,7 +66,7 @@ func TestMaxConnectionsWaits(t *testing.T) {
 					t.Fatal("admitted beyond the limit")
 				}
 				a.stop()
-				if err := <-fourth; err != errStopping {
+				if err := <-fourth; !errors.Is(err, errStopping) {
 					t.Fatalf("when stopping: %v", err)
 				}
 			})
@@ -110,6 +111,21 @@ func TestListenerLimitCanBeRaised(t *testing.T) {
 			t.Fatal("an unknown listener got limits")
 		}
 	})
+}
+
+// Kafka allows max.connections.per.ip=0 only together with overrides: the addresses named there, and no others.
+func TestOnlyOverridesGetIn(t *testing.T) {
+	other := netip.MustParseAddr("2001:db8::1")
+	a := newTestAdmission(t, Limits{PerIPOverrides: map[string]int{"2001:db8::1": 1}}, Listener{Name: "A"})
+	if _, err := a.admit("A", client); !errors.Is(err, errPerIP) {
+		t.Errorf("somebody else: %v", err)
+	}
+	if _, err := a.admit("A", other); err != nil {
+		t.Error(err)
+	}
+	if _, err := a.admit("A", other); !errors.Is(err, errPerIP) {
+		t.Errorf("a second one: %v", err)
+	}
 }
 
 func TestCreationRateDelays(t *testing.T) {

@@ -1,6 +1,7 @@
 package network
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -50,7 +51,7 @@ func (h *hangups) run() {
 	var events [64]unix.EpollEvent
 	for {
 		n, err := unix.EpollWait(h.epoll, events[:], -1)
-		if err == unix.EINTR {
+		if errors.Is(err, unix.EINTR) {
 			continue
 		}
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -60,7 +61,7 @@ func TestSeveralListenersAndIPv6(t *testing.T) {
 		r.ErrorCode = int16(len(c.Listener()))
 		return wire.Message{Response: r}
 	}, &l)
-	o.Listeners = []Listener{{Name: "A", Host: "127.0.0.1"}, {Name: "BB", Host: "::1"}, {Name: "CCC"}}
+	o.Listeners = []Listener{{Name: "A", Host: "127.0.0.1"}, {Name: "BB", Host: "[::1]"}, {Name: "CCC"}}
 	s := start(t, o)
 	for i, name := range []string{"A", "BB", "CCC"} {
 		addr := s.Addr(name).(*net.TCPAddr)
@@ -217,7 +218,7 @@ func TestPeerGoneEndsLongPoll(t *testing.T) {
 	write(t, nc, fetch(1))
 	<-polling
 	nc.Close()
-	if err := <-cause; err != errPeerClosed {
+	if err := <-cause; !errors.Is(err, errPeerClosed) {
 		t.Errorf("cause %v", err)
 	}
 }
@@ -531,7 +532,7 @@ func FuzzConnection(f *testing.F) {
 			client.Close()
 		}()
 		// Nothing it sends may hang or stop the server.
-		if _, err := io.Copy(io.Discard, client); err != nil && err != io.ErrClosedPipe {
+		if _, err := io.Copy(io.Discard, client); err != nil && !errors.Is(err, io.ErrClosedPipe) {
 			t.Fatal(err)
 		}
 		s.serving.Wait()

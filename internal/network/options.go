@@ -25,7 +25,7 @@ const (
 // Listener says where to accept connections.
 type Listener struct {
 	Name string // as in the listeners key: PLAINTEXT, CONTROLLER, …
-	Host string // empty: every address, IPv4 and IPv6
+	Host string // empty: every address, IPv4 and IPv6; brackets around an IPv6 address are optional
 	Port int    // 0: a free one, see Server.Addr
 	// MaxConnections is listener.name.NAME.max.connections; 0 means no limit of its own.
 	MaxConnections int
@@ -36,7 +36,7 @@ type Listener struct {
 // Limits are Kafka's limits on connections, which can change while the server runs. Zero means no limit.
 type Limits struct {
 	MaxConnections      int            // max.connections
-	MaxConnectionsPerIP int            // max.connections.per.ip
+	MaxConnectionsPerIP int            // max.connections.per.ip; with overrides, 0 means that nobody else gets in
 	PerIPOverrides      map[string]int // max.connections.per.ip.overrides: address → limit; read only once given
 	MaxCreationRate     int            // max.connection.creation.rate, per second
 }

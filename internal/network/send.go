@@ -87,11 +87,11 @@ func (c *Conn) sendMore(b []byte) error {
 func (c *Conn) sendMoreStep(fd uintptr) bool {
 	for len(c.op.data) > 0 {
 		n, err := unix.SendmsgN(int(fd), c.op.data, nil, nil, unix.MSG_MORE|unix.MSG_NOSIGNAL)
-		switch err {
-		case nil:
+		switch {
+		case err == nil:
 			c.op.data = c.op.data[n:]
-		case unix.EINTR:
-		case unix.EAGAIN:
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EAGAIN):
 			return false
 		default:
 			c.op.err = err
@@ -198,7 +198,7 @@ func (w *stager) region(r vfs.Region) error {
 			return err
 		}
 		sent, err := w.c.sendfile(int(r.File.File().(fder).Fd()), r.Off, r.N)
-		if err != errNoSendfile {
+		if !errors.Is(err, errNoSendfile) {
 			return w.explain(r, err)
 		}
 		r.Off, r.N = r.Off+sent, r.N-sent
@@ -256,7 +256,7 @@ func (c *Conn) sendfile(file int, off, n int64) (int64, error) {
 		if err == nil {
 			err = c.op.err
 		}
-		if err == errNoSendfile {
+		if errors.Is(err, errNoSendfile) {
 			return off - start, err
 		}
 		if err != nil {
@@ -276,14 +276,14 @@ func (c *Conn) sendfileStep(fd uintptr) bool {
 			op.left -= int(sent)
 			continue
 		}
-		switch err {
-		case nil:
+		switch {
+		case err == nil:
 			op.err = io.ErrUnexpectedEOF
 			return true
-		case unix.EINTR:
-		case unix.EAGAIN:
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EAGAIN):
 			return false
-		case unix.EINVAL, unix.ENOSYS, unix.EOPNOTSUPP:
+		case errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP):
 			op.err = errNoSendfile
 			return true
 		default:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -94,7 +95,7 @@ func (s *Server) Listen() error {
 		return err
 	}
 	for _, l := range s.o.Listeners {
-		ln, err := lc.Listen(s.ctx, "tcp", net.JoinHostPort(l.Host, strconv.Itoa(l.Port)))
+		ln, err := lc.Listen(s.ctx, "tcp", net.JoinHostPort(strings.Trim(l.Host, "[]"), strconv.Itoa(l.Port)))
 		if err != nil {
 			for _, b := range s.listeners {
 				b.Close()
@@ -143,7 +144,7 @@ func (s *Server) accept(l boundListener) {
 		ip := addrOf(nc.RemoteAddr())
 		full, err := s.admission.admit(l.name, ip)
 		if err != nil {
-			if err == errPerIP {
+			if errors.Is(err, errPerIP) {
 				s.stats.RefusedPerIP.Add(1)
 				s.warn.warn("Connection refused", "listener", l.name, "peer", nc.RemoteAddr(), "reason", err)
 			}
@@ -172,7 +173,7 @@ func (s *Server) serve(listener string, nc net.Conn) {
 		s.mu.Unlock()
 	}
 	if err != nil {
-		if err != errStopping {
+		if !errors.Is(err, errStopping) {
 			s.warn.warn("Connection refused", "listener", listener, "peer", nc.RemoteAddr(), "reason", err)
 		}
 		nc.Close()

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -198,7 +199,7 @@ func TestFetchResponseTooLarge(t *testing.T) {
 	p.Regions = []vfs.Region{{N: math.MaxInt32}}
 	r := &FetchResponse{Version: 12, Topics: []FetchTopic{{Topic: "t", Partitions: []FetchPartition{p}}}}
 	var g Gather
-	if err := r.Encode(&g, Header{Key: 1, Version: 12}); err != ErrTooLarge {
+	if err := r.Encode(&g, Header{Key: 1, Version: 12}); !errors.Is(err, ErrTooLarge) {
 		t.Fatalf("got %v", err)
 	}
 }
