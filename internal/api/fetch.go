@@ -39,7 +39,6 @@ type Fetch struct {
 	Sessions *Sessions
 	Clock    clock.Clock
 	Buffers  *batch.Pool
-	Stats    *partition.Stats
 	MaxBytes int // fetch.max.bytes: bounds what a consumer may ask for
 }
 
@@ -69,7 +68,6 @@ type fetching struct {
 // Handle reads what there is, and waits for min bytes or max wait.
 func (f *Fetch) Handle(ctx context.Context, c *Call, r kmsg.Request) wire.Response {
 	req := as[*kmsg.FetchRequest](r)
-	f.Stats.FetchRequests.Add(1)
 	s, full, err := f.Sessions.begin(req)
 	if err != nil {
 		return &wire.FetchResponse{Version: req.Version, ErrorCode: code(err)}
@@ -157,6 +155,7 @@ func (d *fetching) read(p *fetchPart) readOutcome {
 		d.fail(p, err)
 		return readMore
 	}
+	p.replica.Stats().FetchRequests.Add(1)
 	limit := min(p.maxBytes, d.left)
 	if limit <= 0 && d.size > 0 {
 		d.note(p, old)
@@ -226,7 +225,7 @@ func (d *fetching) take(p *fetchPart, got partition.Read) readOutcome {
 	n := fp.Size()
 	d.size += n
 	d.left -= int(n)
-	d.f.Stats.BytesOut.Add(n)
+	p.replica.Stats().BytesOut.Add(n)
 	if n > 0 || got.FirstBatchCut {
 		return readMore
 	}
@@ -257,7 +256,9 @@ func (d *fetching) note(p *fetchPart, old *wire.FetchPartition) {
 
 // fail makes the partition's row an error; offsets in it are -1 (K11).
 func (d *fetching) fail(p *fetchPart, err error) {
-	d.f.Stats.FailedFetch.Add(1)
+	if p.replica != nil {
+		p.replica.Stats().FailedFetch.Add(1)
+	}
 	fp := d.result(p)
 	fp.ErrorCode, fp.HighWatermark = code(err), -1
 	d.urgent = true
@@ -293,6 +294,7 @@ func (d *fetching) convertDown(p *fetchPart, fp *wire.FetchPartition, got partit
 	if d.req.Version >= 2 {
 		magic = 1
 	}
+	p.replica.Stats().FetchConversions.Add(1)
 	buf := d.f.Buffers.Get()
 	defer d.f.Buffers.Put(buf)
 	fp.Bytes, err = downConvert(nil, raw, magic, p.offset, buf)

@@ -8,7 +8,6 @@ import (
 	"weir/internal/batch"
 	"weir/internal/clock"
 	"weir/internal/image"
-	"weir/internal/partition"
 )
 
 // Node is what the handlers of one node are wired to.
@@ -26,8 +25,6 @@ type Node struct {
 	Supported  []image.FeatureRange
 	Clock      clock.Clock
 	Buffers    *batch.Pool
-	Stats      *partition.Stats
-	Requests   *Stats
 	Logger     *slog.Logger
 
 	AutoCreateTopics bool  // auto.create.topics.enable
@@ -41,10 +38,10 @@ func (n *Node) BrokerTable() *Table {
 	versions := &ApiVersions{Images: n.Images, Supported: n.Supported}
 	handlers := []Handler{
 		versions,
-		&Produce{Images: n.Images, Replicas: n.Replicas, Clock: n.Clock, Stats: n.Stats},
+		&Produce{Images: n.Images, Replicas: n.Replicas, Clock: n.Clock},
 		&Fetch{
 			Images: n.Images, Replicas: n.Replicas, Sessions: NewSessions(n.Clock, n.SessionSlots),
-			Clock: n.Clock, Buffers: n.Buffers, Stats: n.Stats, MaxBytes: n.FetchMaxBytes,
+			Clock: n.Clock, Buffers: n.Buffers, MaxBytes: n.FetchMaxBytes,
 		},
 		&ListOffsets{Images: n.Images, Replicas: n.Replicas},
 		&Metadata{Images: n.Images, Controller: n.Controller, ClusterID: n.ClusterID, AutoCreate: n.AutoCreateTopics},
@@ -72,7 +69,7 @@ func (n *Node) ControllerTable() *Table {
 }
 
 func (n *Node) table(versions *ApiVersions, handlers []Handler) *Table {
-	t := NewTable(n.Logger, n.Requests, handlers...)
+	t := NewTable(n.Logger, handlers...)
 	versions.Bind(t)
 	return t
 }

@@ -8,34 +8,17 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/image"
+	"weir/internal/replication"
 	"weir/internal/wire"
 )
 
 // LogDirs tells about the broker's log directories and moves replicas between
 // them.
 type LogDirs interface {
-	DescribeDirs() []LogDir
-	// Move starts to move the replica of a partition into dir, or only says where
-	// it will be created. Errors map to Kafka's codes.
+	DescribeDirs() []replication.LogDir
+	// Move starts to move the replica of a partition into dir, or only notes
+	// where it shall be created.
 	Move(topic string, partition int32, dir string) error
-}
-
-// LogDir is one log directory.
-type LogDir struct {
-	Path        string
-	Err         error // why it is offline, nil when it is not
-	Total, Free int64 // bytes of the volume, -1 when unknown
-	Cordoned    bool
-	Logs        []DirLog
-}
-
-// DirLog is one log in a directory.
-type DirLog struct {
-	Topic     string
-	Partition int32
-	Size      int64 // bytes
-	Lag       int64 // records behind the high watermark, or behind the current log for a future one
-	Future    bool
 }
 
 // DescribeLogDirs lists logs by directory (API key 35), versions 0–5.
@@ -81,7 +64,7 @@ func (h *DescribeLogDirs) Handle(_ context.Context, _ *Call, r kmsg.Request) wir
 	return reply(res)
 }
 
-func askedLog(req *kmsg.DescribeLogDirsRequest, l DirLog) bool {
+func askedLog(req *kmsg.DescribeLogDirsRequest, l replication.DirLog) bool {
 	return req.Topics == nil || slices.ContainsFunc(req.Topics, func(t kmsg.DescribeLogDirsRequestTopic) bool {
 		return t.Topic == l.Topic && slices.Contains(t.Partitions, l.Partition)
 	})

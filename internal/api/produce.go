@@ -33,7 +33,6 @@ type Produce struct {
 	Images   Images
 	Replicas Replicas
 	Clock    clock.Clock
-	Stats    *partition.Stats
 }
 
 // Key is Produce.
@@ -63,7 +62,6 @@ type produceWait struct {
 // Handle appends each partition's batch in turn.
 func (p *Produce) Handle(ctx context.Context, c *Call, r kmsg.Request) wire.Response {
 	req := as[*kmsg.ProduceRequest](r)
-	p.Stats.ProduceRequests.Add(1)
 	d := &produced{p: p, c: c, req: req, res: responseTo[*kmsg.ProduceResponse](r), img: p.Images.Image(), acks: partition.Acks(req.Acks)}
 	d.appendAll()
 	switch {
@@ -124,6 +122,7 @@ func (d *produced) appendOne(t *image.Topic, q *kmsg.ProduceRequestTopicPartitio
 		d.fail(rp, err)
 		return
 	}
+	replica.Stats().ProduceRequests.Add(1)
 	if d.req.Version >= 3 && transactional(q.Records) {
 		d.fail(rp, errTransactionsNotServed)
 		return
@@ -132,6 +131,7 @@ func (d *produced) appendOne(t *image.Topic, q *kmsg.ProduceRequestTopicPartitio
 		Records: q.Records, Acks: d.acks, Legacy: d.req.Version < 3, NoZstd: d.req.Version < 7,
 	})
 	if err != nil {
+		replica.Stats().FailedProduce.Add(1)
 		d.fail(rp, err)
 		return
 	}
@@ -157,7 +157,6 @@ func transactional(records []byte) bool {
 // fail puts an error into a partition's answer.
 func (d *produced) fail(rp *kmsg.ProduceResponseTopicPartition, err error) {
 	d.failed = true
-	d.p.Stats.FailedProduce.Add(1)
 	rp.ErrorCode, rp.ErrorMessage = code(err), messageOf(err)
 	rp.BaseOffset, rp.LogAppendTime = -1, -1
 	var invalid *batch.InvalidRecordError

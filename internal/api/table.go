@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -42,14 +41,13 @@ type Handler interface {
 type Table struct {
 	logger   *slog.Logger
 	handlers [maxKey + 1]Handler
-	stats    *Stats
 }
 
 const maxKey = 127
 
 // NewTable makes a table. Two handlers with one key are a bug.
-func NewTable(logger *slog.Logger, stats *Stats, handlers ...Handler) *Table {
-	t := &Table{logger: logger, stats: stats}
+func NewTable(logger *slog.Logger, handlers ...Handler) *Table {
+	t := &Table{logger: logger}
 	for _, h := range handlers {
 		k := h.Key()
 		if t.handlers[k] != nil {
@@ -83,7 +81,6 @@ func (t *Table) Handle(ctx context.Context, conn *network.Conn, h wire.Header, b
 	if handler == nil {
 		return wire.Fail{Err: fmt.Errorf("%s is not served on listener %s", wire.Name(h.Key), conn.Listener())}
 	}
-	start := time.Now()
 	req, err := wire.ReadRequest(h, body)
 	var unsupported *wire.UnsupportedVersionError
 	switch {
@@ -92,9 +89,7 @@ func (t *Table) Handle(ctx context.Context, conn *network.Conn, h wire.Header, b
 	case err != nil:
 		return wire.Fail{Err: err}
 	}
-	res := handler.Handle(ctx, &Call{Conn: conn, Header: h, Body: body}, req)
-	t.stats.observe(h.Key, time.Since(start))
-	return res
+	return handler.Handle(ctx, &Call{Conn: conn, Header: h, Body: body}, req)
 }
 
 // reply makes the answer to req.

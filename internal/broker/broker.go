@@ -15,28 +15,22 @@ package broker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"weir/internal/api"
 	"weir/internal/batch"
 	"weir/internal/clock"
 	"weir/internal/config"
-	"weir/internal/controller"
 	"weir/internal/image"
-	"weir/internal/kraft"
 	"weir/internal/lifecycle"
 	"weir/internal/metalog"
+	"weir/internal/metrics"
 	"weir/internal/network"
-	"weir/internal/partition"
 	"weir/internal/quorum"
 	"weir/internal/replication"
-	"weir/internal/rng"
 	"weir/internal/storage/dirs"
-	"weir/internal/uuid"
 	"weir/internal/vfs"
 )
 
@@ -47,28 +41,155 @@ type Options struct {
 	FS     vfs.FS
 	Clock  clock.Clock
 	Logger *slog.Logger
+	// OpenFiles bounds the files that logs keep open.
+	OpenFiles int
 }
 
 // Broker is one running node.
 type Broker struct {
-	o      Options
-	clock  clock.Clock
-	logger *slog.Logger
+	o       Options
+	clock   clock.Clock
+	logger  *slog.Logger
+	buffers *batch.Pool
 
-	dirs      *dirs.Dirs
+	dirs      *dirs.Set
 	metalog   *metalog.Log
 	quorum    *quorum.Node
 	replicas  *replication.Manager
 	lifecycle *lifecycle.Lifecycle
 	clients   *network.Server
 	control   *network.Server
-	http      stopper
+	metrics   *metrics.Server
 
 	cancel context.CancelFunc
 	parts  *errgroup.Group
+	failed chan struct{} // closed when a part has failed
 }
 
-// stopper is a part that can be told to stop.
-type stopper interface{ Shutdown(ctx context.Context) error }
-
 func (b *Broker) eff() *config.Effective { return b.replicas.Effective() }
+
+// Start builds a node and returns when it serves clients, or cannot. The caller
+// then waits on Failed and ends with Shutdown.
+func Start(ctx context.Context, o Options) (*Broker, error) {
+	b := &Broker{o: o, clock: o.Clock, logger: o.Logger, buffers: new(batch.Pool), failed: make(chan struct{})}
+	err := b.start(ctx)
+	if err != nil {
+		return nil, errors.Join(err, b.abandon())
+	}
+	return b, nil
+}
+
+func (b *Broker) start(ctx context.Context) error {
+	previousEpoch, err := b.openDirs(ctx)
+	if err != nil {
+		return err
+	}
+	if err := b.openQuorum(); err != nil {
+		return err
+	}
+	b.openReplicas()
+	if err := b.openNetwork(); err != nil {
+		return err
+	}
+	b.openLifecycle(previousEpoch)
+	if err := b.openMetrics(); err != nil {
+		return err
+	}
+
+	run, cancel := context.WithCancel(context.Background())
+	b.cancel = cancel
+	b.parts, run = errgroup.WithContext(run)
+	b.parts.Go(func() error { return b.quorum.Run(run) })
+	b.parts.Go(func() error { return b.replicas.Run(run) })
+	b.parts.Go(func() error { return b.lifecycle.Run(run) })
+	context.AfterFunc(run, func() { close(b.failed) })
+	b.control.Start()
+
+	select {
+	case <-b.lifecycle.Running():
+	case <-b.failed:
+		return b.parts.Wait()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	// The registration told the controller that we have caught up: the image holds every topic there is.
+	b.unserved()
+	b.clients.Start()
+	return nil
+}
+
+// Failed is closed when a part of the node has failed, or after Shutdown.
+func (b *Broker) Failed() <-chan struct{} { return b.failed }
+
+// Addresses are where clients connect, by listener.
+func (b *Broker) Addresses() []image.Endpoint { return reachable(b.o.Node.Advertised, b.clients) }
+
+// ClusterID is the id of the cluster.
+func (b *Broker) ClusterID() string { return b.dirs.ClusterID() }
+
+// Shutdown leaves the cluster and stops everything in reverse order. When ctx
+// ends early the rest is done without waiting for others. The error is that of
+// a part that had failed, or of what could not be closed.
+func (b *Broker) Shutdown(ctx context.Context) error {
+	if b.o.Static.Bool("controlled.shutdown.enable") {
+		if err := b.lifecycle.Shutdown(ctx); err != nil {
+			b.logger.Warn("leaving without the controller's consent", "err", err)
+		}
+	}
+	errs := []error{b.clients.Shutdown(ctx)}
+	b.cancel()
+	errs = append(errs, b.parts.Wait(), b.control.Shutdown(ctx))
+	if b.metrics != nil {
+		errs = append(errs, b.metrics.Shutdown(ctx))
+	}
+	errs = append(errs, b.dirs.Close(b.lifecycle.Epoch()), b.metalog.Close())
+	return errors.Join(errs...)
+}
+
+// abandon closes what a failed start has opened, without marking anything clean.
+func (b *Broker) abandon() error {
+	ctx, cancel := context.WithTimeout(context.Background(), abandonTimeout)
+	defer cancel()
+	var errs []error
+	if b.cancel != nil {
+		b.cancel()
+		if err := b.parts.Wait(); err != nil {
+			b.logger.Debug("stopped", "err", err)
+		}
+	}
+	for _, s := range []*network.Server{b.clients, b.control} {
+		if s != nil {
+			errs = append(errs, s.Shutdown(ctx))
+		}
+	}
+	if b.metrics != nil {
+		errs = append(errs, b.metrics.Shutdown(ctx))
+	}
+	if b.metalog != nil {
+		errs = append(errs, b.metalog.Close())
+	}
+	if b.dirs != nil {
+		errs = append(errs, b.dirs.Crash())
+	}
+	return errors.Join(errs...)
+}
+
+const abandonTimeout = 5 * time.Second
+
+// unserved says which finalized features this node does not serve yet. Their
+// records are kept.
+func (b *Broker) unserved() {
+	served := Supported()
+	for name, level := range b.quorum.Images().Image().Features().All() {
+		high := int16(0)
+		for _, f := range served {
+			if f.Name == name {
+				high = f.Max
+			}
+		}
+		if level > high {
+			b.logger.Warn("the cluster has finalized a feature level that this node does not serve yet; its records are kept as they are",
+				"feature", name, "level", level, "served", high)
+		}
+	}
+}

@@ -44,7 +44,7 @@ type Options struct {
 	ClusterID   string
 	Incarnation uuid.UUID // new at each start of the process
 	Endpoints   []image.Endpoint
-	Features    []image.FeatureRange
+	Features    func() []image.FeatureRange // what it supports, asked at each registration
 	Rack        *string
 	Dirs        []uuid.UUID // online log directories
 	Cordoned    []uuid.UUID // of these, those that take no new replicas; told by heartbeats (KIP-1066)
@@ -174,6 +174,11 @@ func (l *Lifecycle) step(ctx context.Context) (time.Duration, error) {
 }
 
 func (l *Lifecycle) register(ctx context.Context) (time.Duration, error) {
+	// What we support is judged against what the cluster has finalized, so know that first.
+	img := l.o.Images.WaitFor(ctx, func(i *image.Image) bool { return i.Features().Metadata > 0 })
+	if img.Features().Metadata == 0 {
+		return retryAfter, nil
+	}
 	req := kmsg.NewPtrBrokerRegistrationRequest()
 	req.Version = req.MaxVersion()
 	req.BrokerID, req.ClusterID, req.IncarnationID = l.o.NodeID, l.o.ClusterID, l.o.Incarnation
@@ -183,7 +188,7 @@ func (l *Lifecycle) register(ctx context.Context) (time.Duration, error) {
 		n.Name, n.Host, n.Port, n.SecurityProtocol = e.Name, e.Host, e.Port, e.Protocol
 		req.Listeners = append(req.Listeners, n)
 	}
-	for _, f := range l.o.Features {
+	for _, f := range l.o.Features() {
 		n := kmsg.NewBrokerRegistrationRequestFeature()
 		n.Name, n.MinSupportedVersion, n.MaxSupportedVersion = f.Name, f.Min, f.Max
 		req.Features = append(req.Features, n)

@@ -52,7 +52,7 @@ func (r *Replica) AppendAsLeader(q AppendRequest) (Appended, error) {
 	if s := r.status.Load(); !s.Leading {
 		return Appended{}, r.notLeader(s)
 	}
-	cfg := r.log.Config()
+	cfg := r.Log().Config()
 	buf := r.buffers.Get()
 	defer r.buffers.Put(buf)
 	policy := r.policy(cfg, q)
@@ -84,7 +84,7 @@ func (r *Replica) append(q AppendRequest, checked batch.Checked) (Appended, erro
 			return Appended{}, err
 		}
 	}
-	a, err := r.log.Append(checked.Batch, storage.Append{LeaderEpoch: s.LeaderEpoch, Origin: q.Origin, Assign: true, Guard: q.Guard, TxnVersion: -1})
+	a, err := r.Log().Append(checked.Batch, storage.Append{LeaderEpoch: s.LeaderEpoch, Origin: q.Origin, Assign: true, Guard: q.Guard, TxnVersion: -1})
 	if err != nil {
 		return Appended{}, err
 	}
@@ -103,7 +103,7 @@ func (r *Replica) append(q AppendRequest, checked batch.Checked) (Appended, erro
 // partition of Produce v3 and above (KIP-98, case K2).
 func (r *Replica) check(q AppendRequest, p *batch.Policy, buf *batch.Buffers) (batch.Checked, error) {
 	if q.Legacy {
-		r.stats.Converted.Add(1)
+		r.stats.ProduceConversions.Add(1)
 		return batch.UpConvert(q.Records, p, buf)
 	}
 	b, rest, err := batch.Next(q.Records)
@@ -175,7 +175,7 @@ func (r *Replica) enough() error {
 // read under mu, so that concurrent appends report it in order.
 func (r *Replica) appended() {
 	r.mu.Lock()
-	if l := r.mu.leader; l != nil && l.Appended(r.log.LogEnd()) {
+	if l := r.mu.leader; l != nil && l.Appended(r.Log().LogEnd()) {
 		r.publishLocked()
 	}
 	r.mu.Unlock()

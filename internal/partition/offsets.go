@@ -15,7 +15,7 @@ func (r *Replica) Latest(currentEpoch int32, i Isolation) (int64, error) {
 	if err := r.CheckEpoch(currentEpoch); err != nil {
 		return 0, err
 	}
-	o := r.log.Offsets()
+	o := r.Log().Offsets()
 	if i == ReadLogEnd {
 		return o.LogEnd, nil
 	}
@@ -35,7 +35,7 @@ func (r *Replica) OffsetForTimestamp(ts int64, currentEpoch int32, i Isolation) 
 	if err != nil {
 		return t, false, err
 	}
-	t, ok, err = r.log.OffsetForTimestamp(ts)
+	t, ok, err = r.Log().OffsetForTimestamp(ts)
 	return t, ok && err == nil && t.Offset < bound, err
 }
 
@@ -44,7 +44,7 @@ func (r *Replica) EndOffsetForEpoch(currentEpoch, epoch int32) (storage.EpochEnd
 	if err := r.CheckEpoch(currentEpoch); err != nil {
 		return storage.EpochEnd{Epoch: None, EndOffset: -1}, err
 	}
-	return r.log.EndOffsetForEpoch(epoch), nil
+	return r.Log().EndOffsetForEpoch(epoch), nil
 }
 
 // DeleteRecords moves the log start offset to before, and returns what it is
@@ -55,21 +55,20 @@ func (r *Replica) DeleteRecords(before int64) (logStart int64, err error) {
 	if s := r.status.Load(); !s.Leading {
 		return 0, r.notLeader(s)
 	}
-	o := r.log.Offsets()
+	o := r.Log().Offsets()
 	if before == DeleteToHighWatermark {
 		before = o.HighWatermark
 	}
 	if before < 0 || before > o.HighWatermark {
 		return 0, &storage.OutOfRangeError{Name: r.String(), Offset: before, Start: o.LogStart, End: o.HighWatermark}
 	}
-	if _, err := r.log.SetLogStart(before); err != nil {
+	if _, err := r.Log().SetLogStart(before); err != nil {
 		return 0, err
 	}
 	r.mu.Lock()
-	r.mu.leader.LogStart(r.log.LogStart())
+	r.mu.leader.LogStart(r.Log().LogStart())
 	r.mu.Unlock()
-	r.stats.Deletions.Add(1)
-	return r.log.LogStart(), nil
+	return r.Log().LogStart(), nil
 }
 
 // LowWatermark is what a DeleteRecords waits for: the lowest log start offset
@@ -78,7 +77,7 @@ func (r *Replica) LowWatermark(brokers isr.Brokers) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.leader == nil {
-		return r.log.LogStart()
+		return r.Log().LogStart()
 	}
 	return r.mu.leader.LowWatermark(brokers)
 }

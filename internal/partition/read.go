@@ -58,7 +58,8 @@ func (r *Replica) Read(q ReadRequest) (Read, error) {
 	if err := r.CheckEpoch(q.CurrentLeaderEpoch); err != nil {
 		return Read{}, err
 	}
-	o := r.log.Offsets()
+	log := r.Log()
+	o := log.Offsets()
 	out := Read{HighWatermark: o.HighWatermark, LastStable: o.LastStable, LogStart: o.LogStart, LogEnd: o.LogEnd}
 	if q.LastFetchedEpoch != None {
 		end, diverged, err := r.diverges(q, o)
@@ -84,12 +85,12 @@ func (r *Replica) Read(q ReadRequest) (Read, error) {
 		return out, nil
 	}
 	var err error
-	if out.ReadResult, err = r.log.Read(q.Offset, q.MaxBytes, upTo, q.MinOne); err != nil {
+	if out.ReadResult, err = log.Read(q.Offset, q.MaxBytes, upTo, q.MinOne); err != nil {
 		r.report(err)
 		return Read{}, err
 	}
 	if q.Isolation == ReadCommitted && out.Size > 0 {
-		if out.Aborted, err = r.log.AbortedTransactions(q.Offset, upTo); err != nil {
+		if out.Aborted, err = log.AbortedTransactions(q.Offset, upTo); err != nil {
 			out.Release()
 			return Read{}, err
 		}
@@ -99,7 +100,7 @@ func (r *Replica) Read(q ReadRequest) (Read, error) {
 
 // diverges compares the reader's last epoch with this log.
 func (r *Replica) diverges(q ReadRequest, o storage.Offsets) (storage.EpochEnd, bool, error) {
-	end := r.log.EndOffsetForEpoch(q.LastFetchedEpoch)
+	end := r.Log().EndOffsetForEpoch(q.LastFetchedEpoch)
 	if end.Epoch == None || end.EndOffset < 0 {
 		// Kafka answers OFFSET_OUT_OF_RANGE: the log was truncated below what the reader knows.
 		return end, false, &storage.OutOfRangeError{Name: r.String(), Offset: q.Offset, Start: o.LogStart, End: o.LogEnd}

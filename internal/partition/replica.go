@@ -36,6 +36,7 @@ import (
 	"weir/internal/batch"
 	"weir/internal/clock"
 	"weir/internal/config"
+	"weir/internal/invariant"
 	"weir/internal/isr"
 	"weir/internal/storage"
 	"weir/internal/uuid"
@@ -54,18 +55,17 @@ type Options struct {
 	Log     *storage.Log
 	Clock   clock.Clock
 	Buffers *batch.Pool // shared by all replicas
-	Stats   *Stats      // shared by all replicas
 	// Failed is told of errors of the log's disk or data, with no lock held.
 	Failed func(r *Replica, err error)
 }
 
-// Stats counts over all replicas of a broker.
+// Stats counts what happened to one replica since it was opened.
 type Stats struct {
-	MessagesIn, BytesIn, BytesOut      atomic.Int64
-	ProduceRequests, FailedProduce     atomic.Int64
-	FetchRequests, FailedFetch         atomic.Int64
-	InvalidCRC, InvalidSequence        atomic.Int64
-	Recompressed, Converted, Deletions atomic.Int64
+	MessagesIn, BytesIn, BytesOut        atomic.Int64
+	ProduceRequests, FailedProduce       atomic.Int64
+	FetchRequests, FailedFetch           atomic.Int64
+	ProduceConversions, FetchConversions atomic.Int64 // batches
+	Recompressed                         atomic.Int64 // batches
 }
 
 // Replica is one replica. Its methods may be called from any goroutine.
@@ -74,10 +74,10 @@ type Replica struct {
 	topicID uuid.UUID
 	id      int32
 	self    int32
-	log     *storage.Log
+	log     atomic.Pointer[storage.Log] // replaced by SwapLog, under role and mu
 	clock   clock.Clock
 	buffers *batch.Pool
-	stats   *Stats
+	stats   Stats
 	failed  func(*Replica, error)
 
 	role   sync.RWMutex
@@ -118,8 +118,9 @@ type Watcher interface {
 func New(o Options) *Replica {
 	r := &Replica{
 		topic: o.Topic, topicID: o.TopicID, id: o.ID, self: o.Self,
-		log: o.Log, clock: o.Clock, buffers: o.Buffers, stats: o.Stats, failed: o.Failed,
+		clock: o.Clock, buffers: o.Buffers, failed: o.Failed,
 	}
+	r.log.Store(o.Log)
 	r.status.Store(&Status{Leader: None, LeaderEpoch: None, PartitionEpoch: None})
 	return r
 }
@@ -133,8 +134,11 @@ func (r *Replica) TopicID() uuid.UUID { return r.topicID }
 // ID is the partition number.
 func (r *Replica) ID() int32 { return r.id }
 
+// Stats counts what happened to the replica.
+func (r *Replica) Stats() *Stats { return &r.stats }
+
 // Log is the replica's log.
-func (r *Replica) Log() *storage.Log { return r.log }
+func (r *Replica) Log() *storage.Log { return r.log.Load() }
 
 // Status is the replica's present role.
 func (r *Replica) Status() Status { return *r.status.Load() }
@@ -155,17 +159,17 @@ func (r *Replica) Lead(a isr.Assignment, now time.Time) {
 		r.take(a, now)
 		return
 	}
-	end := r.log.LogEnd()
-	r.log.AssignEpoch(a.LeaderEpoch, end)
+	end := r.Log().LogEnd()
+	r.Log().AssignEpoch(a.LeaderEpoch, end)
 	leader := isr.NewLeader(isr.Start{
-		Self: r.self, Assignment: a, LogStart: r.log.LogStart(), LogEnd: end,
-		HighWatermark: r.log.HighWatermark(), MinISR: r.log.Config().MinInsyncReplicas, Now: now,
+		Self: r.self, Assignment: a, LogStart: r.Log().LogStart(), LogEnd: end,
+		HighWatermark: r.Log().HighWatermark(), MinISR: r.Log().Config().MinInsyncReplicas, Now: now,
 	})
 	r.mu.Lock()
 	r.mu.leader = leader
 	r.failWaitsLocked(&NotLeaderError{Topic: r.topic, Partition: r.id, Leader: r.self, LeaderEpoch: a.LeaderEpoch})
 	r.status.Store(&Status{Leader: r.self, LeaderEpoch: a.LeaderEpoch, PartitionEpoch: a.PartitionEpoch, Leading: true, EpochStart: end})
-	r.log.SetHighWatermark(leader.HighWatermark())
+	r.Log().SetHighWatermark(leader.HighWatermark())
 	r.mu.Unlock()
 	r.notify()
 }
@@ -214,9 +218,28 @@ func (r *Replica) Retire(err error) {
 	r.notify()
 }
 
+// SwapLog puts a copy of the log, made in another log directory, in the place
+// of the present one. promote is called while nothing can be appended; it
+// returns the new log, which must hold all that the old one does, or nil when
+// it has fallen behind meanwhile.
+func (r *Replica) SwapLog(promote func(old *storage.Log) (*storage.Log, error)) (swapped bool, err error) {
+	r.role.Lock()
+	defer r.role.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next, err := promote(r.Log())
+	if err != nil || next == nil {
+		return false, err
+	}
+	invariant.Check(next.LogEnd() == r.Log().LogEnd(), "%s: swapping a log that ends at %d for one that ends at %d", r, r.Log().LogEnd(), next.LogEnd())
+	next.SetHighWatermark(r.Log().HighWatermark())
+	r.log.Store(next)
+	return true, nil
+}
+
 // SetConfig takes a topic's changed configuration.
 func (r *Replica) SetConfig(c *config.Topic) {
-	r.log.SetConfig(c)
+	r.Log().SetConfig(c)
 	r.mu.Lock()
 	moved := r.mu.leader != nil && r.mu.leader.SetMinISR(c.MinInsyncReplicas)
 	if moved {
@@ -302,7 +325,7 @@ func (r *Replica) notify() {
 // the producers that waited for it. mu is held.
 func (r *Replica) publishLocked() {
 	hw := r.mu.leader.HighWatermark()
-	r.log.SetHighWatermark(hw)
+	r.Log().SetHighWatermark(hw)
 	for r.mu.waits.Len() > 0 && r.mu.waits[0].until <= hw {
 		w := r.mu.waits.pop()
 		if !r.mu.leader.Enough() {

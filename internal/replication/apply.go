@@ -124,7 +124,10 @@ func (m *Manager) open(img *image.Image, t *image.Topic, id int32, p *image.Part
 	}
 	c := m.topicConfig(img, t.Name)
 	name := checkpoint.TopicPartition{Topic: t.Name, Partition: id}
-	want := p.Directory(m.o.NodeID)
+	want, known := p.Directory(m.o.NodeID), p.Directory(m.o.NodeID)
+	if d, ok := m.preference(name); ok {
+		want = d
+	}
 	log, dir := m.o.Dirs.Log(name)
 	if log == nil {
 		var err error
@@ -135,12 +138,12 @@ func (m *Manager) open(img *image.Image, t *image.Topic, id int32, p *image.Part
 		return nil, err
 	}
 	log.SetConfig(c)
-	if want != dir.ID {
+	if known != dir.ID {
 		m.assign(k, dir.ID)
 	}
 	r := partition.New(partition.Options{
 		Topic: t.Name, TopicID: t.ID, ID: id, Self: m.o.NodeID, Log: log,
-		Clock: m.o.Clock, Buffers: m.o.Buffers, Stats: m.o.Stats, Failed: m.report,
+		Clock: m.o.Clock, Buffers: m.o.Buffers, Failed: m.report,
 	})
 	m.mu.Lock()
 	m.replicas[k] = &entry{replica: r}

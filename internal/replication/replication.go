@@ -21,12 +21,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/batch"
+	"weir/internal/checkpoint"
 	"weir/internal/clock"
 	"weir/internal/config"
 	"weir/internal/image"
 	"weir/internal/partition"
 	"weir/internal/storage/dirs"
 	"weir/internal/uuid"
+	"weir/internal/vfs"
 )
 
 // NotHostedError says that this broker has no replica of the partition.
@@ -54,11 +56,11 @@ func (e *OfflineError) Unwrap() error { return e.Err }
 // Options is what a Manager is made of.
 type Options struct {
 	NodeID  int32
+	FS      vfs.FS
 	Dirs    *dirs.Set
 	Clock   clock.Clock
 	Logger  *slog.Logger
 	Buffers *batch.Pool
-	Stats   *partition.Stats
 	Static  *config.Static
 
 	Intervals Intervals
@@ -88,11 +90,15 @@ type Manager struct {
 
 	mu       sync.RWMutex
 	replicas map[key]*entry
+	// preferred is where AlterReplicaLogDirs wants partitions to be created.
+	preferred map[checkpoint.TopicPartition]uuid.UUID
 
 	assignments struct { // directories to tell the controller
 		sync.Mutex
 		dirs map[key]uuid.UUID
 	}
+
+	moves chan struct{} // a copy was begun
 
 	effective atomic.Pointer[config.Effective]
 	applied   bool // an image was applied; belongs to the applying goroutine
@@ -111,7 +117,7 @@ type entry struct {
 
 // New makes a Manager that has seen no image.
 func New(o Options) *Manager {
-	m := &Manager{o: o, replicas: map[key]*entry{}}
+	m := &Manager{o: o, replicas: map[key]*entry{}, moves: make(chan struct{}, 1)}
 	m.effective.Store(config.NewEffective(o.Static, nil, nil))
 	return m
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"weir/internal/checkpoint"
 	"weir/internal/partition"
 	"weir/internal/storage"
@@ -21,8 +23,16 @@ type duty struct {
 	do    func(now time.Time)
 }
 
-// Run does what time asks of the logs until ctx ends.
+// Run does what time asks of the logs, and moves replicas between directories,
+// until ctx ends.
 func (m *Manager) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return m.runMoves(ctx) })
+	g.Go(func() error { return m.runDuties(ctx) })
+	return g.Wait()
+}
+
+func (m *Manager) runDuties(ctx context.Context) error {
 	duties := m.duties(m.o.Clock.Now())
 	due := make(chan struct{}, 1)
 	t := m.o.Clock.AfterFunc(upkeepEvery, func() {

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"weir/internal/broker"
+	"weir/internal/clock"
+	"weir/internal/config"
+	"weir/internal/image"
+	"weir/internal/vfs"
+)
+
+// defaultProperties is the node that `weir server` starts without a file.
+const defaultProperties = `process.roles=broker,controller
+node.id=1
+listeners=PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093
+advertised.listeners=PLAINTEXT://127.0.0.1:9092
+controller.listener.names=CONTROLLER
+controller.quorum.bootstrap.servers=127.0.0.1:9093
+log.dirs=weir-data
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+`
+
+type serverFlags struct {
+	overrides []string
+	logLevel  string
+	logFormat string
+}
+
+func serverCommand() *cobra.Command {
+	var f serverFlags
+	c := &cobra.Command{
+		Use:   "server [server.properties]",
+		Short: "Run a node: broker and controller",
+		Long: `Run a node: broker and controller.
+
+Without a file the node listens on 127.0.0.1:9092 and keeps its data in
+./weir-data, which it formats by itself. With a file the log directories must
+have been formatted: weir storage format --help.`,
+		Example: `  weir server
+  weir server --override log.dirs=/var/lib/weir
+  weir server /etc/weir/server.properties --log-level debug`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return runServer(cmd.Context(), f, args) },
+	}
+	c.Flags().StringArrayVar(&f.overrides, "override", nil, "set one key of server.properties: key=value (repeatable)")
+	c.Flags().StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	c.Flags().StringVar(&f.logFormat, "log-format", "text", "text or json")
+	return c
+}
+
+func runServer(ctx context.Context, f serverFlags, args []string) error {
+	logger, err := newLogger(f.logLevel, f.logFormat)
+	if err != nil {
+		return err
+	}
+	static, node, err := readConfig(f, args, logger)
+	if err != nil {
+		return err
+	}
+	fsys := vfs.OS()
+	if len(args) == 0 {
+		if err := formatFresh(fsys, static, node, logger); err != nil {
+			return err
+		}
+	}
+	signals, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	start := time.Now()
+	b, err := broker.Start(signals, broker.Options{
+		Static: static, Node: node, FS: fsys, Clock: clock.System{}, Logger: logger, OpenFiles: openFiles(),
+	})
+	if err != nil {
+		if signals.Err() != nil {
+			return nil // asked to stop before it was up
+		}
+		return err
+	}
+	logger.Info("serving", "node", node.NodeID, "cluster", b.ClusterID(), "listeners", addresses(b.Addresses()), "took", time.Since(start).Round(time.Millisecond))
+	if len(args) == 0 {
+		greet(b.Addresses())
+	}
+	select {
+	case <-signals.Done():
+		logger.Info("stopping")
+	case <-b.Failed():
+	}
+	stop() // a second signal ends the process at once
+	leave, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	if err := b.Shutdown(leave); err != nil {
+		return err
+	}
+	logger.Info("stopped")
+	return nil
+}
+
+// stopTimeout is how long a node tries to leave in good order.
+const stopTimeout = 60 * time.Second
+
+func newLogger(level, format string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("--log-level %q: use debug, info, warn or error", level)
+	}
+	o := &slog.HandlerOptions{Level: l}
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(os.Stderr, o)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(os.Stderr, o)), nil
+	}
+	return nil, fmt.Errorf("--log-format %q: use text or json", format)
+}
+
+// readConfig reads the file, or the defaults, and says what is odd about it.
+func readConfig(f serverFlags, args []string, logger *slog.Logger) (*config.Static, *config.Node, error) {
+	name, text := "defaults", []byte(defaultProperties)
+	if len(args) == 1 {
+		var err error
+		name = args[0]
+		if text, err = os.ReadFile(name); errors.Is(err, fs.ErrNotExist) {
+			return nil, nil, fmt.Errorf("%s: no such file; run `weir server` without one for a node with defaults", name)
+		} else if err != nil {
+			return nil, nil, err
+		}
+	}
+	static, warnings, err := config.Load(name, text, f.overrides)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, w := range warnings {
+		logger.Warn(w.String())
+	}
+	node, err := static.Node()
+	return static, node, err
+}
+
+// openFiles is how many log files may be open at once: most of what the system
+// allows, the rest is for connections.
+func openFiles() int {
+	var r unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil || r.Cur > 1<<20 {
+		return 1 << 19
+	}
+	return int(r.Cur) / 2
+}
+
+func addresses(list []image.Endpoint) string {
+	var out []string
+	for _, e := range list {
+		out = append(out, fmt.Sprintf("%s://%s", e.Name, hostPort(e)))
+	}
+	return strings.Join(out, ",")
+}
+
+func hostPort(e image.Endpoint) string {
+	if strings.Contains(e.Host, ":") {
+		return fmt.Sprintf("[%s]:%d", e.Host, e.Port)
+	}
+	return fmt.Sprintf("%s:%d", e.Host, e.Port)
+}
+
+// greet tells a newcomer what to do next.
+func greet(list []image.Endpoint) {
+	if len(list) == 0 {
+		return
+	}
+	at := hostPort(list[0])
+	fmt.Printf(`
+Weir is ready on %[1]s. Try:
+
+  echo hello | kcat -b %[1]s -t greetings -P
+  kcat -b %[1]s -t greetings -C -e
+
+Any Kafka client works: bootstrap.servers=%[1]s. Ctrl-C stops it; the data stays.
+
+`, at)
+}

@@ -1,0 +1,165 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+
+	"weir/internal/lifecycle"
+	"weir/internal/metrics"
+	"weir/internal/network"
+	"weir/internal/partition"
+	"weir/internal/wire"
+)
+
+// openMetrics serves /metrics, /livez and /readyz when weir.metrics.listener is set.
+func (b *Broker) openMetrics() error {
+	l := b.o.Node.MetricsListener
+	if l == nil {
+		return nil
+	}
+	r := metrics.New()
+	r.Register(metrics.Sources{
+		State: b.state, Topics: b.topics(), Replicas: b.replicaCounts, Controller: b.controllerCounts,
+		Logs: b.logs(), Requests: b.requestCounts(), Network: b.networkCounts,
+	})
+	var err error
+	b.metrics, err = metrics.Serve(l.String(), r, b.live, b.ready)
+	return err
+}
+
+func (b *Broker) live() error {
+	select {
+	case <-b.failed:
+		return errors.New("a part of the node has failed")
+	default:
+		return nil
+	}
+}
+
+func (b *Broker) ready() error {
+	if p := b.lifecycle.Phase(); p != lifecycle.Running {
+		return fmt.Errorf("broker is %s", p)
+	}
+	return nil
+}
+
+func (b *Broker) state() metrics.BrokerState {
+	switch b.lifecycle.Phase() {
+	case lifecycle.Registering:
+		return metrics.Starting
+	case lifecycle.Fenced:
+		return metrics.Recovery
+	case lifecycle.Running:
+		return metrics.Running
+	case lifecycle.Stopping:
+		return metrics.PendingControlledShutdown
+	}
+	return metrics.ShuttingDown
+}
+
+// topics sums the counters of each topic's replicas.
+func (b *Broker) topics() iter.Seq2[string, metrics.Topic] {
+	return func(yield func(string, metrics.Topic) bool) {
+		sums := map[string]metrics.Topic{}
+		b.replicas.Each(func(r *partition.Replica) {
+			s, t := r.Stats(), sums[r.Topic()]
+			t.MessagesIn += s.MessagesIn.Load()
+			t.BytesIn += s.BytesIn.Load()
+			t.BytesOut += s.BytesOut.Load()
+			t.ProduceRequests += s.ProduceRequests.Load()
+			t.FailedProduceRequests += s.FailedProduce.Load()
+			t.FetchRequests += s.FetchRequests.Load()
+			t.FailedFetchRequests += s.FailedFetch.Load()
+			t.ProduceConversions += s.ProduceConversions.Load()
+			t.FetchConversions += s.FetchConversions.Load()
+			sums[r.Topic()] = t
+		})
+		for name, t := range sums {
+			if t.ProduceRequests+t.FetchRequests > 0 && !yield(name, t) {
+				return
+			}
+		}
+	}
+}
+
+func (b *Broker) replicaCounts() metrics.Replicas {
+	c := b.replicas.Counts()
+	return metrics.Replicas{
+		Partitions: int64(c.Partitions), Leaders: int64(c.Leaders), Offline: int64(c.Offline), UnderMinISR: int64(c.UnderMinISR),
+	}
+}
+
+func (b *Broker) controllerCounts() metrics.Controller {
+	img := b.quorum.Images().Image()
+	c := metrics.Controller{
+		Active: b.quorum.Active(), Topics: int64(img.NumTopics()), Partitions: int64(img.NumPartitions()),
+		LastAppliedOffset: img.Provenance.Offset, LastAppliedMs: img.Provenance.TimestampMs, LastCommitted: b.metalog.HighWatermark() - 1,
+	}
+	for q := range img.Brokers() {
+		if q.Fenced {
+			c.FencedBrokers++
+		} else {
+			c.ActiveBrokers++
+		}
+	}
+	for range img.Leaderless() {
+		c.OfflinePartitions++
+	}
+	for range img.Imbalanced() {
+		c.PreferredBehind++
+	}
+	return c
+}
+
+func (b *Broker) logs() iter.Seq[metrics.Log] {
+	return func(yield func(metrics.Log) bool) {
+		more := true
+		b.replicas.Each(func(r *partition.Replica) {
+			l := r.Log()
+			more = more && yield(metrics.Log{
+				Topic: r.Topic(), Partition: r.ID(), Size: l.Size(), StartOffset: l.LogStart(), EndOffset: l.LogEnd(), Num: int64(l.NumSegments()),
+			})
+		})
+	}
+}
+
+func (b *Broker) servers() []*network.Server { return []*network.Server{b.clients, b.control} }
+
+func (b *Broker) requestCounts() iter.Seq[metrics.Request] {
+	return func(yield func(metrics.Request) bool) {
+		for key := int16(0); key < 127; key++ {
+			r := metrics.Request{API: wire.Name(key)}
+			for _, s := range b.servers() {
+				if a := s.Stats().API(key); a != nil {
+					r.Count += a.Requests.Load()
+				}
+			}
+			if r.Count > 0 && !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+func (b *Broker) networkCounts() metrics.Network {
+	var n metrics.Network
+	for _, srv := range b.servers() {
+		s := srv.Stats()
+		n.Accepted += s.Accepted.Load()
+		n.Closed += s.Closed.Load()
+		n.IdleClosed += s.IdleClosed.Load()
+		n.Refused += s.RefusedPerIP.Load()
+		n.BadFrames += s.BadFrames.Load()
+		n.SlowClosed += s.SlowClosed.Load()
+		n.Failed += s.Failed.Load()
+		n.BytesIn += s.BytesIn.Load()
+		n.BytesOut += s.BytesOut.Load()
+		n.SendfileBytes += s.SendfileBytes.Load()
+		n.MemoryUsed += s.BudgetUsed.Load()
+		n.MemoryWaits += s.BudgetWaits.Load()
+		n.Pending += s.Pending.Load()
+		n.Throttle += s.Throttled.Load()
+	}
+	return n
+}

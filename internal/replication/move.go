@@ -1,0 +1,195 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"weir/internal/checkpoint"
+	"weir/internal/partition"
+	"weir/internal/storage"
+	"weir/internal/storage/dirs"
+	"weir/internal/storage/producer"
+	"weir/internal/uuid"
+)
+
+// A replica moves to another log directory (AlterReplicaLogDirs, KIP-113) by a
+// copy in a `-future` directory there, which follows the present log while that
+// goes on being used, retention included, and takes its place when it has
+// caught up.
+
+// moveChunk is how much is copied at a time.
+const moveChunk = 1 << 20
+
+// Move starts to move a replica into dir, or back: naming the present directory
+// cancels a move. For a partition that is not here yet it notes where to create
+// it. Errors are Kafka's: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR.
+func (m *Manager) Move(topic string, p int32, dir string) error {
+	name := checkpoint.TopicPartition{Topic: topic, Partition: p}
+	d := m.o.Dirs.ByPath(dir)
+	if d == nil {
+		return kerr.LogDirNotFound
+	}
+	if m.o.Dirs.ByID(d.ID) != d {
+		return kerr.KafkaStorageError
+	}
+	m.prefer(name, d.ID)
+	current, at := m.o.Dirs.Log(name)
+	if current == nil {
+		return nil
+	}
+	if future, in := m.o.Dirs.FutureLog(name); future != nil && in != d {
+		if err := m.o.Dirs.Delete(name, true); err != nil {
+			return err
+		}
+	}
+	if at == d {
+		return nil
+	}
+	if _, _, err := m.o.Dirs.Create(name, current.TopicID(), d.ID, true); err != nil && !errors.Is(err, dirs.ErrExists) {
+		return err
+	}
+	m.o.Logger.Info("moving a replica to another log directory", "partition", name.String(), "from", at.Path, "to", d.Path)
+	select {
+	case m.moves <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// prefer notes the directory that a partition shall be created in.
+func (m *Manager) prefer(p checkpoint.TopicPartition, dir uuid.UUID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.preferred == nil {
+		m.preferred = map[checkpoint.TopicPartition]uuid.UUID{}
+	}
+	m.preferred[p] = dir
+}
+
+func (m *Manager) preference(p checkpoint.TopicPartition) (uuid.UUID, bool) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	d, ok := m.preferred[p]
+	return d, ok
+}
+
+// runMoves copies, one partition after another, until ctx ends.
+func (m *Manager) runMoves(ctx context.Context) error {
+	for {
+		for _, p := range m.futures() {
+			if err := m.move(ctx, p); err != nil && ctx.Err() == nil {
+				m.o.Logger.Error("moving a replica failed: its present log stays in use", "partition", p.String(), "err", err)
+				if err := m.o.Dirs.Delete(p, true); err != nil {
+					m.o.Logger.Error("cannot remove the failed copy", "partition", p.String(), "err", err)
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-m.moves:
+		}
+	}
+}
+
+func (m *Manager) futures() (out []checkpoint.TopicPartition) {
+	m.o.Dirs.Logs(func(p checkpoint.TopicPartition, _ *storage.Log, _ *dirs.Dir, future bool) bool {
+		if future {
+			out = append(out, p)
+		}
+		return true
+	})
+	return out
+}
+
+// find looks a replica up by name.
+func (m *Manager) find(p checkpoint.TopicPartition) *partition.Replica {
+	for _, r := range m.list() {
+		if r.Topic() == p.Topic && r.ID() == p.Partition {
+			return r
+		}
+	}
+	return nil
+}
+
+// move copies one partition until the copy has taken the place of its log.
+func (m *Manager) move(ctx context.Context, p checkpoint.TopicPartition) error {
+	r := m.find(p)
+	if r == nil {
+		return nil // not placed yet: its turn comes when it is
+	}
+	buf := make([]byte, 0, moveChunk)
+	for ctx.Err() == nil {
+		future, d := m.o.Dirs.FutureLog(p)
+		if future == nil {
+			return nil // cancelled, or the topic was deleted
+		}
+		more, err := copyChunk(r.Log(), future, &buf)
+		if err != nil {
+			return err
+		}
+		if more {
+			continue
+		}
+		swapped, err := r.SwapLog(func(old *storage.Log) (*storage.Log, error) {
+			if future.LogEnd() != old.LogEnd() {
+				return nil, nil
+			}
+			future.SetHighWatermark(old.HighWatermark())
+			if _, err := future.SetLogStart(old.LogStart()); err != nil {
+				return nil, err
+			}
+			return future, m.o.Dirs.Promote(p)
+		})
+		if err != nil {
+			return err
+		}
+		if swapped {
+			m.assign(key{r.TopicID(), r.ID()}, d.ID)
+			return nil
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// copyChunk copies what follows the end of the copy. more is false when the copy
+// has caught up.
+func copyChunk(from, to *storage.Log, buf *[]byte) (more bool, err error) {
+	start, end := from.LogStart(), from.LogEnd()
+	at := to.LogEnd()
+	if at > end {
+		if _, err := to.Truncate(end); err != nil {
+			return false, err
+		}
+		return false, nil
+	}
+	if at < start {
+		if err := to.TruncateFullyAndStartAt(start); err != nil {
+			return false, err
+		}
+		at = start
+	}
+	if at == end {
+		return false, nil
+	}
+	got, err := from.Read(at, moveChunk, end, true)
+	if err != nil {
+		return false, err
+	}
+	defer got.Release()
+	b := (*buf)[:0]
+	for _, g := range got.Regions {
+		if b, err = g.AppendTo(b); err != nil {
+			return false, err
+		}
+	}
+	*buf = b
+	if b = whole(b); len(b) == 0 {
+		return false, fmt.Errorf("no whole batch at offset %d of %s", at, from.Dir())
+	}
+	_, err = to.Append(b, storage.Append{Origin: producer.OriginReplication, TxnVersion: -1})
+	return true, err
+}
