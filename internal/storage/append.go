@@ -241,7 +241,9 @@ func (l *Log) undoAppendLocked(first int64, cause error) error {
 func (l *Log) assignEpochs(b []byte) {
 	for len(b) > 0 {
 		e, rest, err := batch.NextEntry(b)
-		invariant.Check(err == nil, "%s: batches that were scanned cannot be split: %v", l.name, err)
+		if err != nil {
+			invariant.Check(false, "%s: batches that were scanned cannot be split: %v", l.name, err)
+		}
 		l.noteEpoch(e)
 		b = rest
 	}

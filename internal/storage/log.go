@@ -126,9 +126,11 @@ func (v *view) size() int64 {
 // publishLocked makes the working copy what readers see.
 func (l *Log) publishLocked() {
 	v := l.mu.view
-	invariant.Check(v.logStart <= v.hw && v.hw <= v.logEnd, "%s: log start %d <= high watermark %d <= log end %d", l.name, v.logStart, v.hw, v.logEnd)
-	invariant.Check(l.recovery.Load() <= v.logEnd, "%s: recovery point %d <= log end %d", l.name, l.recovery.Load(), v.logEnd)
-	invariant.Check(len(v.segments) > 0, "%s: a log has at least one segment", l.name)
+	if !(v.logStart <= v.hw && v.hw <= v.logEnd && l.recovery.Load() <= v.logEnd && len(v.segments) > 0) {
+		// Apart, so that the numbers are only made into arguments when they are needed.
+		invariant.Check(false, "%s: log start %d <= high watermark %d <= log end %d, recovery point %d <= log end, segments %d > 0",
+			l.name, v.logStart, v.hw, v.logEnd, l.recovery.Load(), len(v.segments))
+	}
 	l.view.Store(&v)
 }
 
