@@ -528,7 +528,7 @@ func checkCut(t *testing.T, where string, dead *memfs.FS, base int64, states [][
 }
 
 func TestPowerCut(t *testing.T) {
-	for seed := range uint64(25) {
+	for seed := range uint64(60) {
 		for n := 0; powerCut(t, seed, n, false) && powerCut(t, seed, n, true); n++ {
 		}
 	}

@@ -76,7 +76,8 @@ const sector = 512
 
 // Crash returns the file system after a power cut at this moment. With nil dice nothing survives that was not synced.
 // With dice, of the unsynced name operations the oldest few survive, and of the unsynced bytes of each file any
-// sectors of 512 bytes, with zeros or the older content between them.
+// sectors of 512 bytes, with zeros or the older content between them. A truncation is a change of metadata, which file
+// systems keep in order: when it is lost, so is everything done to the file after it.
 func (f *FS) Crash(dice Dice) *FS {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -151,8 +152,9 @@ func survivingData(n *node, dice Dice) []byte {
 	for _, op := range n.pending {
 		if op.data == nil {
 			if dice.IntN(2) == 0 {
-				b = resize(b, op.off)
+				return b
 			}
+			b = resize(b, op.off)
 			continue
 		}
 		end := op.off + int64(len(op.data))

@@ -220,3 +220,29 @@ func TestCapacity(t *testing.T) {
 		t.Errorf("free %d after removing", free())
 	}
 }
+
+// What is written after a truncation never survives beside bytes that the truncation took away.
+func TestCrashTruncation(t *testing.T) {
+	seen := map[string]int{}
+	for seed := range uint64(200) {
+		f := New()
+		must(t, vfs.WriteFileAtomic(f, "f", []byte("older")))
+		h, err := f.Open("f", os.O_RDWR, 0)
+		must(t, err)
+		must(t, h.Truncate(2))
+		_, err = h.WriteAt([]byte("NEW"), 2)
+		must(t, err)
+		b, err := vfs.ReadFile(f.Crash(rng.New(seed)), "f")
+		must(t, err)
+		seen[string(b)]++
+	}
+	for _, want := range []string{"older", "ol", "olNEW", "ol\x00\x00\x00"} {
+		if seen[want] == 0 {
+			t.Errorf("never left %q", want)
+		}
+		delete(seen, want)
+	}
+	if len(seen) > 0 {
+		t.Errorf("left %v", seen)
+	}
+}
