@@ -13,6 +13,11 @@ func (c *Core) Activate(s Step) Result {
 	for b := range s.Image.Brokers() {
 		c.register(b.ID, b.Epoch, b.Fenced, s.NowMs)
 	}
+	// The broker of this very node: if it is not the one in this process, then that process is gone (it held the lock of our
+	// directories), and its successor need not wait for a session to run out (pain P12).
+	if own := c.soft.brokers[c.o.NodeID]; own != nil {
+		own.contactMs = noContact
+	}
 	c.soft.nextNoOpMs = s.NowMs + c.o.NoOpIntervalMs
 	c.soft.nextUncleanMs = s.NowMs + c.o.UncleanIntervalMs
 	c.soft.nextBalanceMs = s.NowMs + c.o.RebalanceIntervalMs

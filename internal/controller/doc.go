@@ -13,6 +13,6 @@
 // Where records go by the finalized metadata.version, Features of the image decides. Error codes and texts are Kafka's.
 //
 // Files: brokers.go and heartbeat.go (registration, sessions), change.go (the rules by which a partition changes),
-// elections.go, alterpartition.go, topics.go, partitions.go, configs.go, features.go, directories.go, small.go, tick.go,
+// elections.go, alterpartition.go, topics.go, partitions.go, configs.go, features.go, directories.go, producerids.go, tick.go,
 // activate.go.
 package controller

@@ -48,7 +48,7 @@ func (t *Topic) with(i int32, p *Partition) *Topic {
 
 // Partition is the state of one partition (Kafka's PartitionRegistration). Immutable once in an image: neither the struct nor its slices are written to.
 type Partition struct {
-	Replicas       []int32     // the first is the preferred leader
+	Replicas       []int32     // never empty; the first is the preferred leader
 	Directories    []uuid.UUID // log directory of each replica; always as long as Replicas
 	ISR            []int32     // replicas in sync
 	ELR            []int32     // not in sync, but known to hold everything committed (KIP-966)
@@ -110,6 +110,9 @@ func partitionFromRecord(r *records.PartitionRecord) (*Partition, error) {
 	if len(r.Directories) > 0 && len(r.Directories) != len(r.Replicas) {
 		return nil, fmt.Errorf("partition %s-%d: %d directories for %d replicas", r.TopicID, r.PartitionID, len(r.Directories), len(r.Replicas))
 	}
+	if err := checkReplicas(r.Replicas); err != nil {
+		return nil, fmt.Errorf("partition %s-%d: %w", r.TopicID, r.PartitionID, err)
+	}
 	if r.LeaderRecoveryState < 0 || r.LeaderRecoveryState > 1 {
 		return nil, fmt.Errorf("partition %s-%d: leader recovery state %d", r.TopicID, r.PartitionID, r.LeaderRecoveryState)
 	}
@@ -142,6 +145,12 @@ func (p *Partition) Merge(r *records.PartitionChangeRecord) (*Partition, error) 
 		n.Directories = r.Directories
 	}
 	n.Directories = migratingUnlessSet(n.Directories, len(n.Replicas))
+	if len(n.Directories) != len(n.Replicas) {
+		return nil, fmt.Errorf("partition %s-%d: a change leaves %d directories for %d replicas", r.TopicID, r.PartitionID, len(n.Directories), len(n.Replicas))
+	}
+	if err := checkReplicas(n.Replicas); err != nil {
+		return nil, fmt.Errorf("partition %s-%d: %w", r.TopicID, r.PartitionID, err)
+	}
 	if r.Leader != NoLeaderChange {
 		n.Leader = r.Leader
 		n.LeaderEpoch++
@@ -155,6 +164,17 @@ func (p *Partition) Merge(r *records.PartitionChangeRecord) (*Partition, error) 
 	}
 	n.PartitionEpoch++
 	return &n, nil
+}
+
+// checkReplicas refuses what no writer means: the index counts on broker ids that are not negative.
+func checkReplicas(replicas []int32) error {
+	if len(replicas) == 0 {
+		return fmt.Errorf("no replicas")
+	}
+	if low := slices.Min(replicas); low < 0 {
+		return fmt.Errorf("replica %d", low)
+	}
+	return nil
 }
 
 // NoLeaderChange is the leader in a PartitionChangeRecord that leaves leader and leader epoch alone.
