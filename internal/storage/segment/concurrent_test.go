@@ -203,3 +203,35 @@ func TestFlushWaitsForFlush(t *testing.T) {
 		t.Error("still dirty")
 	}
 }
+
+// A truncation in the middle of a lookup: whatever was read before is looked at again.
+func TestTruncationWithinLookup(t *testing.T) {
+	for _, path := range []string{"*.log", "*.index"} {
+		for nth := range 3 {
+			f := errfs.Wrap(newFS(t))
+			o := options(f, 0)
+			o.IndexIntervalBytes = 0
+			s := create(t, o)
+			fill(t, s, 1200)
+			must(t, s.Flush())
+			truncated := false
+			f.Set(errfs.Rule{Op: errfs.Read, Path: path, Skip: nth, Count: 1, Before: func() {
+				f.Set()
+				truncated = true
+				if _, err := s.TruncateTo(90); err != nil {
+					t.Error(err)
+				}
+			}})
+			p, ok, err := s.Position(3300)
+			if err != nil || ok && truncated && p.LastOffset < 3300 {
+				t.Errorf("%s read %d: Position = %+v %v %v", path, nth, p, ok, err)
+			}
+			if !truncated && nth == 0 {
+				t.Errorf("%s was not read", path)
+			}
+			if p, ok, err := s.Position(80); err != nil || !ok || p.BaseOffset != 78 {
+				t.Errorf("%s: Position(80) = %+v %v %v", path, p, ok, err)
+			}
+		}
+	}
+}
