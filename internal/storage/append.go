@@ -29,7 +29,8 @@ import (
 func (l *Log) Append(b []byte, a Append) (Appended, error) {
 	l.mu.Lock()
 	r, err := l.appendLocked(b, a)
-	sync := err == nil && !r.Duplicate && r.LastOffset+1-l.recovery.Load() >= l.cfg.Load().FlushMessages
+	// A duplicate too: its original may still wait for the fsync.
+	sync := err == nil && r.LastOffset+1-l.recovery.Load() >= l.cfg.Load().FlushMessages
 	l.mu.Unlock()
 	if sync {
 		err = l.flush(r.LastOffset+1, true)

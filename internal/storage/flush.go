@@ -1,10 +1,7 @@
 package storage
 
 import (
-	"errors"
-	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -13,7 +10,6 @@ import (
 	"weir/internal/storage/producer"
 	"weir/internal/storage/segment"
 	"weir/internal/uuid"
-	"weir/internal/vfs"
 )
 
 // never is a time that Tick does not reach.
@@ -51,8 +47,7 @@ type flushWork struct {
 	epochs    []epoch.Entry
 	version   uint64
 	epochsDue bool
-	foreign   []*segment.Segment // fsynced by name, because their handles know of no writes
-	topicID   uuid.UUID          // to be written; Zero when it is
+	topicID   uuid.UUID // to be written; Zero when it is
 }
 
 // flushHeld is flush by the holder of flushMu.
@@ -101,7 +96,6 @@ func (l *Log) captureFlush(upTo int64, group bool) (*flushWork, error) {
 		}
 	}
 	w.snapshots, l.mu.unsyncedSnapshots = l.mu.unsyncedSnapshots, nil
-	w.foreign, l.mu.foreign = l.mu.foreign, nil
 	if l.mu.topicIDUnsaved {
 		w.topicID = l.mu.topicID
 	}
@@ -116,7 +110,6 @@ func (l *Log) restoreFlush(w *flushWork) {
 	defer l.mu.Unlock()
 	l.mu.unsyncedSnapshots = append(w.snapshots, l.mu.unsyncedSnapshots...)
 	l.mu.unsyncedNames = l.mu.unsyncedNames || w.names
-	l.mu.foreign = append(w.foreign, l.mu.foreign...)
 }
 
 // sync does the fsyncs of a flush: data first, then what describes it, and the
@@ -124,11 +117,6 @@ func (l *Log) restoreFlush(w *flushWork) {
 func (l *Log) sync(w *flushWork) error {
 	for _, s := range w.segments {
 		if err := s.Flush(); err != nil {
-			return err
-		}
-	}
-	for _, s := range w.foreign {
-		if err := syncFile(l.fs, s.LogPath()); err != nil {
 			return err
 		}
 	}
@@ -151,19 +139,6 @@ func (l *Log) sync(w *flushWork) error {
 		return l.fs.SyncDir(w.dir)
 	}
 	return nil
-}
-
-// syncFile fsyncs a file by name; one that retention has taken away needs it no
-// more.
-func syncFile(fsys vfs.FS, path string) error {
-	f, err := fsys.Open(path, os.O_RDWR, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }
 
 func writeEpochs(l *Log, dir string, entries []epoch.Entry) error {

@@ -158,7 +158,7 @@ func (l *Log) captureAll() *flushWork {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	v := &l.mu.view
-	w := &flushWork{dir: l.mu.dir, end: v.logEnd, names: l.mu.unsyncedNames, snapshots: l.mu.unsyncedSnapshots, foreign: l.mu.foreign}
+	w := &flushWork{dir: l.mu.dir, end: v.logEnd, names: l.mu.unsyncedNames, snapshots: l.mu.unsyncedSnapshots}
 	for _, s := range v.segments {
 		if s.Dirty() {
 			w.segments = append(w.segments, s)

@@ -63,9 +63,6 @@ type Log struct {
 		// unsyncedNames says that files were created or renamed since then.
 		unsyncedSnapshots []int64
 		unsyncedNames     bool
-		// foreign are recovered segments: their bytes were written by a process
-		// that was killed, so nobody knows what of them is fsynced.
-		foreign []*segment.Segment
 	}
 }
 

@@ -46,6 +46,10 @@ func Open(o Options) (*Log, error) {
 		}
 		return nil, diskError(o.Dir, "open", err)
 	}
+	// Many logs are opened and few are used at once.
+	if err := l.CloseIdle(); err != nil {
+		return nil, err
+	}
 	return l, nil
 }
 

@@ -87,7 +87,8 @@ func (ld *loader) recoverSegment(i int, unsafe bool, remaining int) (torn bool, 
 	if !unsafe {
 		return false, nil
 	}
-	l.mu.foreign = append(l.mu.foreign, s)
+	// The process that made the files may have died before it synced their names.
+	l.mu.unsyncedNames = true
 	ld.progress(Progress{Dir: ld.o.Dir, Remaining: remaining - 1, Segment: base, Size: s.Size(), Offset: r.NextOffset})
 	if r.Cut > 0 {
 		l.logger.Warn("cut the torn end of a segment", "partition", l.name, "segment", base, "bytes", r.Cut, "logEnd", r.NextOffset, "reason", r.Reason)

@@ -95,7 +95,9 @@ func (l *Log) truncateLocked(to int64) (bool, error) {
 	if _, err := v.active().TruncateTo(to); err != nil {
 		return true, err
 	}
-	v.activeEnd = v.active().Size()
+	if v.activeEnd = v.active().Size(); v.activeEnd == 0 {
+		v.active().ResetCreated(l.nowMs())
+	}
 	l.epochs.TruncateFromEnd(to)
 	l.endsAtLocked(to)
 	v.logStart = min(v.logStart, to)
