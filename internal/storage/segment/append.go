@@ -104,7 +104,8 @@ func (s *Segment) index(b []byte, pos int64, offsets, times *view, largest Times
 		pos, b = pos+int64(e.Len()), rest
 	}
 	if largest != before {
-		s.largest.Store(&largest)
+		kept := largest // so that only a new one is allocated
+		s.largest.Store(&kept)
 	}
 }
 

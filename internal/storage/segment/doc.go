@@ -21,10 +21,12 @@
 // # Who may call what
 //
 // One goroutine at a time changes a segment (Append, AppendAborted, TruncateTo, Recover, Deactivate, Rename, SetDir,
-// Delete, Close): the owner's append lock. Everything else, Flush and CloseHandles included, may run at any time in
-// any goroutine, and takes no lock that Append holds: readers load the size and an immutable view of each index.
+// Delete, Close): the owner's append lock sees to that. Everything else may run at any time in any goroutine. Readers
+// take no lock that Append holds: they load the size and an immutable view of each index. Flush holds the segment's
+// lock only while it hands index entries to the page cache, not while it syncs.
+//
 // Bytes below Size never change, except by TruncateTo and Recover: a reader that runs into those gets an error or
-// bytes that were cut, so the owner must not let anyone read above what it may cut (the high watermark).
+// bytes that are no more, so the owner must not let anyone read above what it may cut (the high watermark).
 //
 // # Files and handles
 //
@@ -38,4 +40,8 @@
 //
 //	Create → Append… → Flush (as often as wanted) → Deactivate (rolled) → Read… → Rename(SuffixDeleted) → Delete
 //	Open → SanityCheck → Recover when that fails or the last stop was not clean → Append or Read
+//
+// Files by subject: append.go with the roll conditions; read.go lookups by offset and timestamp; recover.go recovery,
+// truncation and checks; lifecycle.go flush, rename, close, delete; index.go and txnindex.go the index files; handle.go
+// opening and closing; names.go; errors.go.
 package segment

@@ -95,8 +95,7 @@ func (w *window) lead(from pair, end int64) error {
 		return w.seg.offsets.corrupt("position %d is not in the log file of %d bytes", from.value, end)
 	}
 	h, ok, err := w.header(from.value, end)
-	var broken *CorruptError
-	if err != nil && !errors.As(err, &broken) {
+	if err != nil && !errors.As(err, new(*CorruptError)) {
 		return err
 	}
 	if err != nil || !ok || h.LastOffset > from.key || h.BaseOffset < w.seg.base {
