@@ -312,16 +312,12 @@ func downConvert(dst, raw []byte, magic int8, from int64, buf *batch.Buffers) ([
 			return nil, err
 		}
 		raw = rest
-		if b, ok := e.Batch(); ok {
-			if b.LastOffset() < from {
-				continue
-			}
-			if dst, err = batch.DownConvert(dst, b, magic, buf); err != nil {
-				return nil, err
-			}
+		if e.LastOffset() < from {
 			continue
 		}
-		dst = append(dst, e...)
+		if dst, err = batch.DownConvertEntry(dst, e, magic, buf); err != nil {
+			return nil, err
+		}
 	}
 	return dst, nil
 }

@@ -128,7 +128,7 @@ func (d *produced) appendOne(t *image.Topic, q *kmsg.ProduceRequestTopicPartitio
 		return
 	}
 	a, err := replica.AppendAsLeader(partition.AppendRequest{
-		Records: q.Records, Acks: d.acks, Legacy: d.req.Version < 3, NoZstd: d.req.Version < 7,
+		Records: q.Records, Version: d.req.Version, Acks: d.acks,
 	})
 	if err != nil {
 		replica.Stats().FailedProduce.Add(1)

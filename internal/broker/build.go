@@ -95,7 +95,7 @@ func (b *Broker) openQuorum() error {
 		ids = append(ids, v.ID)
 	}
 	core := controller.New(controller.Options{
-		NodeID: n.NodeID, ClusterID: b.dirs.ClusterID(),
+		NodeID: n.NodeID, ClusterID: b.dirs.ClusterID(), BrokerHere: n.Broker,
 		SessionTimeoutMs: s.Long("broker.session.timeout.ms"), NoOpIntervalMs: s.Long("metadata.max.idle.interval.ms"),
 		UncleanIntervalMs: s.Long("unclean.leader.election.interval.ms"), RebalanceIntervalMs: rebalanceEvery(s), RebalanceAfterReturnMs: 10_000,
 		DefaultPartitions: s.Int("num.partitions"), DefaultReplicationFactor: int16(s.Int("default.replication.factor")),
@@ -172,6 +172,7 @@ func (b *Broker) openReplicas() {
 	b.replicas = replication.New(replication.Options{
 		NodeID: b.o.Node.NodeID, FS: b.o.FS, Dirs: b.dirs, Clock: b.clock, Logger: b.logger, Buffers: b.buffers, Static: s,
 		Controller: b.quorum, Epoch: func() int64 { return b.lifecycle.Epoch() },
+		MaxLag: ms(s.Long("replica.lag.time.max.ms")),
 		Intervals: replication.Intervals{
 			InitialDelay: ms(s.Long("log.initial.task.delay.ms")), Retention: ms(s.Long("log.retention.check.interval.ms")),
 			HighWatermarks: ms(s.Long("replica.high.watermark.checkpoint.interval.ms")),

@@ -15,7 +15,7 @@ func (c *Core) Activate(s Step) Result {
 	}
 	// The broker of this very node: if it is not the one in this process, then that process is gone (it held the lock of our
 	// directories), and its successor need not wait for a session to run out (pain P12).
-	if own := c.soft.brokers[c.o.NodeID]; own != nil {
+	if own := c.soft.brokers[c.o.NodeID]; own != nil && c.o.BrokerHere {
 		own.contactMs = noContact
 	}
 	c.soft.nextNoOpMs = s.NowMs + c.o.NoOpIntervalMs

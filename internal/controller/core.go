@@ -41,6 +41,10 @@ type Options struct {
 	NodeID    int32
 	ClusterID string
 
+	// BrokerHere says that the broker with this node id runs in this process. It holds the lock of its directories, so an earlier
+	// incarnation cannot be alive.
+	BrokerHere bool
+
 	SessionTimeoutMs       int64 // broker.session.timeout.ms
 	NoOpIntervalMs         int64 // metadata.max.idle.interval.ms
 	UncleanIntervalMs      int64 // unclean.leader.election.interval.ms: how often leaderless partitions are looked at

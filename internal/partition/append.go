@@ -2,9 +2,6 @@ package partition
 
 import (
 	"container/heap"
-	"fmt"
-
-	"github.com/twmb/franz-go/pkg/kerr"
 
 	"weir/internal/batch"
 	"weir/internal/config"
@@ -24,15 +21,13 @@ const (
 
 // AppendRequest is one partition's part of a Produce request.
 type AppendRequest struct {
-	// Records is one record batch v2, or a message set v0/v1 with Legacy. It is
+	// Records is one record batch v2, or a message set before Produce v3. It is
 	// patched in place and must stay untouched until AppendAsLeader returns.
 	Records []byte
+	Version int16 // of Produce; coordinators use the highest
 	Acks    Acks
-	Legacy  bool // Produce v0–v2
-	// NoZstd refuses zstd, which clients before Produce v7 cannot mean (KIP-110).
-	NoZstd bool
-	Origin producer.Origin
-	Guard  producer.Guard
+	Origin  producer.Origin
+	Guard   producer.Guard
 }
 
 // Appended is what AppendAsLeader did.
@@ -99,27 +94,15 @@ func (r *Replica) append(q AppendRequest, checked batch.Checked) (Appended, erro
 	return Appended{Appended: a, LeaderEpoch: s.LeaderEpoch, LogAppendTime: -1}, nil
 }
 
-// check validates what a client sent. Exactly one batch is allowed in a
-// partition of Produce v3 and above (KIP-98, case K2).
+// check validates what a client sent, as its version of Produce demands.
 func (r *Replica) check(q AppendRequest, p *batch.Policy, buf *batch.Buffers) (batch.Checked, error) {
-	if q.Legacy {
+	if q.Version < 3 {
 		r.stats.ProduceConversions.Add(1)
 		return batch.UpConvert(q.Records, p, buf)
 	}
-	b, rest, err := batch.Next(q.Records)
-	switch {
-	case len(q.Records) == 0 || (err == nil && len(rest) > 0):
-		return batch.Checked{}, &batch.InvalidRecordError{
-			Code: kerr.InvalidRecord.Code, Message: "Produce requests with version 3 and above are only allowed to contain exactly one record batch per partition",
-		}
-	case err == batch.ErrShort:
-		return batch.Checked{}, &batch.CorruptError{Offset: -1, Reason: fmt.Sprintf("the record batch for %s is cut off after %d bytes", r, len(q.Records))}
-	case err != nil:
+	b, err := batch.Single(q.Records, q.Version)
+	if err != nil {
 		return batch.Checked{}, err
-	case q.NoZstd && b.Codec() == batch.Zstd:
-		return batch.Checked{}, &batch.InvalidRecordError{
-			Code: kerr.UnsupportedCompressionType.Code, Message: "Produce requests with version below 7 are not allowed to use ZStandard compression",
-		}
 	}
 	return batch.Validate(b, p, buf)
 }

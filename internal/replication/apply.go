@@ -18,6 +18,7 @@ import (
 // Apply brings the replicas to the state of the image. It is called from one
 // goroutine, with each delta in order.
 func (m *Manager) Apply(img *image.Image, d *image.Delta) {
+	m.image.Store(img)
 	m.configure(img, d)
 	for _, t := range d.DeletedTopics() {
 		for p := range t.Partitions() {
@@ -36,7 +37,19 @@ func (m *Manager) Apply(img *image.Image, d *image.Delta) {
 			}
 		}
 	}
+	poke(m.attention)
+	if !m.applied {
+		poke(m.moves) // copies that an earlier run has begun go on
+	}
 	m.applied = true
+}
+
+// poke wakes a goroutine that waits on c; one wake is enough for many.
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }
 
 // configure takes changed broker and topic configurations.

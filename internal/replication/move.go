@@ -52,10 +52,7 @@ func (m *Manager) Move(topic string, p int32, dir string) error {
 		return err
 	}
 	m.o.Logger.Info("moving a replica to another log directory", "partition", name.String(), "from", at.Path, "to", d.Path)
-	select {
-	case m.moves <- struct{}{}:
-	default:
-	}
+	poke(m.moves)
 	return nil
 }
 

@@ -64,6 +64,7 @@ type Options struct {
 	Static  *config.Static
 
 	Intervals Intervals
+	MaxLag    time.Duration // replica.lag.time.max.ms
 	// Controller takes the directories that new replicas were put in.
 	Controller Controller
 	// Epoch is this broker's registered epoch.
@@ -98,7 +99,9 @@ type Manager struct {
 		dirs map[key]uuid.UUID
 	}
 
-	moves chan struct{} // a copy was begun
+	moves     chan struct{} // a copy was begun
+	attention chan struct{} // some ISR may be due for a change
+	image     atomic.Pointer[image.Image]
 
 	effective atomic.Pointer[config.Effective]
 	applied   bool // an image was applied; belongs to the applying goroutine
@@ -117,7 +120,8 @@ type entry struct {
 
 // New makes a Manager that has seen no image.
 func New(o Options) *Manager {
-	m := &Manager{o: o, replicas: map[key]*entry{}, moves: make(chan struct{}, 1)}
+	m := &Manager{o: o, replicas: map[key]*entry{}, moves: make(chan struct{}, 1), attention: make(chan struct{}, 1)}
+	m.image.Store(image.New())
 	m.effective.Store(config.NewEffective(o.Static, nil, nil))
 	return m
 }

@@ -23,12 +23,13 @@ type duty struct {
 	do    func(now time.Time)
 }
 
-// Run does what time asks of the logs, and moves replicas between directories,
-// until ctx ends.
+// Run does what time asks of the logs, moves replicas between directories,
+// and proposes ISR changes, until ctx ends.
 func (m *Manager) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return m.runMoves(ctx) })
 	g.Go(func() error { return m.runDuties(ctx) })
+	g.Go(func() error { return m.runProposals(ctx) })
 	return g.Wait()
 }
 

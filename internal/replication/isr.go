@@ -1,0 +1,163 @@
+package replication
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"weir/internal/image"
+	"weir/internal/isr"
+	"weir/internal/partition"
+	"weir/internal/uuid"
+)
+
+// proposed is an ISR change on its way to the controller.
+type proposed struct {
+	replica  *partition.Replica
+	proposal *isr.Proposal
+}
+
+// alterTimeout bounds one AlterPartition; an unanswered one is sent again, since
+// it may have been committed.
+const alterTimeout = 5 * time.Second
+
+// runProposals sends the ISR changes that are due until ctx ends: shrinks and
+// expansions, and the end of a recovery after an unclean election.
+func (m *Manager) runProposals(ctx context.Context) error {
+	var open []proposed
+	for {
+		open = append(open, m.due()...)
+		if len(open) > 0 {
+			open = m.alter(ctx, open)
+		}
+		pause := m.o.MaxLag / 2
+		if len(open) > 0 {
+			pause = retryAlter
+		}
+		if !m.sleep(ctx, pause) {
+			return nil
+		}
+	}
+}
+
+// retryAlter is the pause before an AlterPartition without an answer is sent again.
+const retryAlter = 50 * time.Millisecond
+
+// sleep waits for d, or until a replica wants attention; false when ctx ended.
+func (m *Manager) sleep(ctx context.Context, d time.Duration) bool {
+	fired := make(chan struct{})
+	t := m.o.Clock.AfterFunc(d, func() { close(fired) })
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-m.attention:
+	case <-fired:
+	}
+	return true
+}
+
+// due collects the proposals of all replicas that lead.
+func (m *Manager) due() (out []proposed) {
+	now := m.o.Clock.Now()
+	brokers := m.brokers()
+	m.Each(func(r *partition.Replica) {
+		if p := r.Propose(now, m.o.MaxLag, brokers); p != nil {
+			out = append(out, proposed{r, p})
+		}
+	})
+	return out
+}
+
+// brokers is what the image that was applied last says of brokers.
+func (m *Manager) brokers() isr.Brokers {
+	img := m.image.Load()
+	return func(id int32) (isr.Broker, bool) {
+		b, ok := img.Broker(id)
+		if !ok {
+			return isr.Broker{}, false
+		}
+		return isr.Broker{Epoch: b.Epoch, Fenced: b.Fenced, ShuttingDown: b.InControlledShutdown}, true
+	}
+}
+
+// alter sends proposals and returns those whose outcome is not known.
+func (m *Manager) alter(ctx context.Context, list []proposed) (unknown []proposed) {
+	ctx, cancel := context.WithTimeout(ctx, alterTimeout)
+	defer cancel()
+	r, err := m.o.Controller.Do(ctx, m.alterRequest(list))
+	if err != nil {
+		return list
+	}
+	res := r.(*kmsg.AlterPartitionResponse)
+	if res.ErrorCode != 0 {
+		m.o.Logger.Warn("the controller refused an ISR change", "partitions", len(list), "err", kerr.ErrorForCode(res.ErrorCode))
+		for _, p := range list {
+			p.replica.Refused(p.proposal)
+		}
+		return nil
+	}
+	rows := map[key]*kmsg.AlterPartitionResponseTopicPartition{}
+	for i := range res.Topics {
+		t := &res.Topics[i]
+		for j := range t.Partitions {
+			rows[key{uuid.UUID(t.TopidID), t.Partitions[j].Partition}] = &t.Partitions[j]
+		}
+	}
+	for _, p := range list {
+		m.settle(p, rows[key{p.replica.TopicID(), p.replica.ID()}])
+	}
+	return nil
+}
+
+// settle gives a replica the outcome of its proposal.
+func (m *Manager) settle(p proposed, row *kmsg.AlterPartitionResponseTopicPartition) {
+	if row == nil || row.ErrorCode != 0 {
+		if row != nil {
+			m.o.Logger.Info("ISR change refused", "partition", p.replica.String(), "err", kerr.ErrorForCode(row.ErrorCode))
+		}
+		p.replica.Refused(p.proposal)
+		return
+	}
+	part := m.image.Load().Partition(image.PartitionID{Topic: p.replica.TopicID(), Partition: p.replica.ID()})
+	if part == nil {
+		return // deleted meanwhile
+	}
+	if !slices.Equal(part.ISR, row.ISR) {
+		m.o.Logger.Info("ISR changed", "partition", p.replica.String(), "from", part.ISR, "to", row.ISR)
+	}
+	p.replica.Committed(isr.Assignment{
+		Replicas: part.Replicas, ISR: row.ISR, LeaderEpoch: row.LeaderEpoch, PartitionEpoch: row.PartitionEpoch,
+		Recovering: row.LeaderRecoveryState == 1,
+	}, m.o.Clock.Now())
+}
+
+func (m *Manager) alterRequest(list []proposed) *kmsg.AlterPartitionRequest {
+	req := kmsg.NewPtrAlterPartitionRequest()
+	req.Version = req.MaxVersion()
+	req.BrokerID, req.BrokerEpoch = m.o.NodeID, m.o.Epoch()
+	topics := map[uuid.UUID]int{}
+	for _, p := range list {
+		id := p.replica.TopicID()
+		i, ok := topics[id]
+		if !ok {
+			i = len(req.Topics)
+			topics[id] = i
+			t := kmsg.NewAlterPartitionRequestTopic()
+			t.TopicID = id
+			req.Topics = append(req.Topics, t)
+		}
+		rp := kmsg.NewAlterPartitionRequestTopicPartition()
+		rp.Partition, rp.LeaderEpoch, rp.PartitionEpoch = p.replica.ID(), p.proposal.LeaderEpoch, p.proposal.PartitionEpoch
+		for _, member := range p.proposal.ISR {
+			e := kmsg.NewAlterPartitionRequestTopicPartitionNewEpochISR()
+			e.BrokerID, e.BrokerEpoch = member.ID, member.Epoch
+			rp.NewEpochISR = append(rp.NewEpochISR, e)
+		}
+		req.Topics[i].Partitions = append(req.Topics[i].Partitions, rp)
+	}
+	return req
+}
