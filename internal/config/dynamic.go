@@ -110,7 +110,7 @@ func (e *Effective) checkThreads(next *Effective) error {
 		"num.network.threads", "num.io.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir", "background.threads",
 	} {
 		was, want := e.Int(key), next.Int(key)
-		how := ""
+		var how string
 		switch {
 		case want > 2*was:
 			how = fmt.Sprintf("value should not be greater than double the current value %d", was)

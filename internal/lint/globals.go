@@ -121,7 +121,7 @@ func (f *goFile) assignments(declared map[string]bool) []Problem {
 		}
 		id, ok := e.(*ast.Ident)
 		// An object that the file knows as a local one is something else of the same name.
-		if ok && declared[id.Name] && (id.Obj == nil || isPackageVar(f, id.Obj)) {
+		if ok && declared[id.Name] && (id.Obj == nil || f.isPackageVar(id)) {
 			out = append(out, f.problem(id.Pos(), "%s is changed here; %s", id.Name, globalRemedy)...)
 		}
 	}
@@ -143,6 +143,7 @@ func (f *goFile) assignments(declared map[string]bool) []Problem {
 	return out
 }
 
-func isPackageVar(f *goFile, o *ast.Object) bool {
-	return f.ast.Scope.Lookup(o.Name) == o
+// isPackageVar tells whether the parser resolved the name to a declaration of this file's top level.
+func (f *goFile) isPackageVar(id *ast.Ident) bool {
+	return f.ast.Scope.Lookup(id.Name) == id.Obj
 }
