@@ -2,6 +2,7 @@ package storage
 
 import (
 	"errors"
+	"math"
 	"slices"
 
 	"weir/internal/batch"
@@ -97,11 +98,15 @@ func (ld *loader) recoverSegment(i int, unsafe bool, remaining int) (torn bool, 
 	}
 	// A cut may also fall between two batches: then the next segment starts
 	// above the end of this one. (Compaction makes such holes too.)
-	if i+1 < len(ld.segments) && r.NextOffset < ld.segments[i+1].BaseOffset() && !l.cfg.Load().CleanupCompact {
-		l.logger.Warn("records are missing between two segments", "partition", l.name, "from", r.NextOffset, "to", ld.segments[i+1].BaseOffset())
-		return true, nil
+	if i+1 == len(ld.segments) || l.cfg.Load().CleanupCompact {
+		return false, nil
 	}
-	return false, nil
+	next := ld.segments[i+1].BaseOffset()
+	if r.NextOffset >= next || next-base > math.MaxInt32 { // so far apart they had to be in two segments
+		return false, nil
+	}
+	l.logger.Warn("records are missing between two segments", "partition", l.name, "from", r.NextOffset, "to", next)
+	return true, nil
 }
 
 // verify reads, before anything is cut, what must be whole: in a segment below

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"errors"
+	"math"
 
 	"weir/internal/storage/segment"
 )
@@ -20,7 +21,14 @@ func (l *Log) maybeRollLocked(in *incoming) error {
 	if !roll {
 		return nil
 	}
-	return l.rollLocked(in.first)
+	// A follower may get a first offset above the log end (its leader has holes
+	// from compaction). The hole then lies within the new segment: a hole between
+	// segments is what a power cut leaves, see recoverSegment.
+	base := l.mu.view.logEnd
+	if in.last-base > math.MaxInt32 {
+		base = in.first
+	}
+	return l.rollLocked(base)
 }
 
 // Roll starts a new segment at the log end, unless the active one is empty.
