@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"time"
 
 	"weir/internal/lifecycle"
 	"weir/internal/metrics"
@@ -21,7 +22,7 @@ func (b *Broker) openMetrics() error {
 	r := metrics.New()
 	r.Register(metrics.Sources{
 		State: b.state, Topics: b.topics(), Replicas: b.replicaCounts, Controller: b.controllerCounts,
-		Logs: b.logs(), Requests: b.requestCounts(), Network: b.networkCounts,
+		Logs: b.logs(), Dirs: b.logDirs(), Requests: b.requestCounts(), Listeners: b.connections(), Network: b.networkCounts,
 	})
 	var err error
 	b.metrics, err = metrics.Serve(l.String(), r, b.live, b.ready)
@@ -126,16 +127,79 @@ func (b *Broker) logs() iter.Seq[metrics.Log] {
 
 func (b *Broker) servers() []*network.Server { return []*network.Server{b.clients, b.control} }
 
+// logDirs tells of each log directory whether it is offline.
+func (b *Broker) logDirs() iter.Seq2[string, bool] {
+	return func(yield func(string, bool) bool) {
+		for _, d := range b.dirs.Dirs() {
+			if !yield(d.Path, false) {
+				return
+			}
+		}
+		for _, d := range b.dirs.OfflineDirs() {
+			if !yield(d.Path, true) {
+				return
+			}
+		}
+	}
+}
+
+// requestCounts sums what both servers counted of each API that was asked for.
 func (b *Broker) requestCounts() iter.Seq[metrics.Request] {
 	return func(yield func(metrics.Request) bool) {
 		for key := int16(0); key < 127; key++ {
 			r := metrics.Request{API: wire.Name(key)}
+			var total, local []*network.Latency
 			for _, s := range b.servers() {
 				if a := s.Stats().API(key); a != nil {
 					r.Count += a.Requests.Load()
+					r.Bytes += a.InBytes.Load()
+					total, local = append(total, &a.Total), append(local, &a.Local)
 				}
 			}
+			r.Total, r.Local = distribution(total), distribution(local)
 			if r.Count > 0 && !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// distribution adds up histograms, which all have the same buckets. The counts
+// are read once: a scrape reads a distribution more than once.
+func distribution(parts []*network.Latency) metrics.Distribution {
+	var d metrics.Distribution
+	var bounds []time.Duration
+	var counts []int64
+	for _, p := range parts {
+		d.Sum += time.Duration(p.Sum.Load())
+		i := 0
+		for below, n := range p.Buckets {
+			if i == len(bounds) {
+				bounds, counts = append(bounds, below), append(counts, 0)
+			}
+			counts[i] += n
+			i++
+		}
+	}
+	d.Buckets = func(yield func(time.Duration, int64) bool) {
+		for i, below := range bounds {
+			if !yield(below, counts[i]) {
+				return
+			}
+		}
+	}
+	return d
+}
+
+// connections are the open connections of each listener.
+func (b *Broker) connections() iter.Seq2[string, int] {
+	return func(yield func(string, int) bool) {
+		for _, l := range b.o.Node.Listeners {
+			n := 0
+			for _, s := range b.servers() {
+				n += s.Connections(l.Name)
+			}
+			if !yield(l.Name, n) {
 				return
 			}
 		}
