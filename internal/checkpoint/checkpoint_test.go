@@ -117,6 +117,7 @@ func TestRead(t *testing.T) {
 		{"meta, by Java", "meta", "#\n#Mon Nov 30 03:08:31 UTC 2026\nnode.id=1\ndirectory.id=XsHPqpKCh99Eddk85DvZxA\nversion=1\ncluster.id=" + cluster + "\n",
 			MetaProperties{1, cluster, 1, dir}, "#\nnode.id=1\ndirectory.id=XsHPqpKCh99Eddk85DvZxA\nversion=1\ncluster.id=" + cluster + "\n"},
 		{"meta 0", "meta", "#\nversion=0\nbroker.id=5\n", MetaProperties{0, "", 5, uuid.UUID{}}, "#\nbroker.id=5\nversion=0\n"},
+		{"meta without version", "meta", "broker.id=5\nnode.id=6\n", MetaProperties{0, "", 5, uuid.UUID{}}, "#\nbroker.id=5\nversion=0\n"},
 		{"meta, all the syntax", "meta", "! c\r\n\r\n  version : 1\nnode.id \\\n   = 7\ncluster.id=a\\:b\\u0041\\\\\nother\n", MetaProperties{1, `a:bA\`, 7, uuid.UUID{}}, "#\nnode.id=7\nversion=1\ncluster.id=a\\:bA\\\\\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -174,7 +175,6 @@ func TestDamage(t *testing.T) {
 		{"quorum", `{"leaderEpoch":1,"votedId":-1,"data_version":0}`, "leaderId is missing"},
 		{"quorum", `{"leaderId":1,"leaderEpoch":1,"votedId":-1,"data_version":1}`, "votedDirectoryId is missing"},
 		{"quorum", `{"leaderId":1,"leaderEpoch":1,"votedId":-1,"votedDirectoryId":"x","data_version":1}`, "/data/file: "},
-		{"meta", "node.id=1\n", "the property version is missing"},
 		{"meta", "#\nversion=2\n", "/data/file:2: version \"2\""},
 		{"meta", "version=1\ncluster.id=x\n", "the property node.id is missing"},
 		{"meta", "version=1\nnode.id=1\n", "the property cluster.id is missing"},

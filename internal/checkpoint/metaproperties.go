@@ -17,7 +17,7 @@ import (
 //	version=1
 //	cluster.id=4L6g3nShT-eMCtK--X86sw
 type MetaProperties struct {
-	Version     int       // 1; 0 was written by ZooKeeper brokers, which had broker.id instead of node.id
+	Version     int       // 1; 0, or none, was written by ZooKeeper brokers, which had broker.id instead of node.id
 	ClusterID   string    // "" when not set, which only version 0 may leave out
 	NodeID      int32     // -1 when not set, which only version 0 may leave out
 	DirectoryID uuid.UUID // zero when not set: directories formatted before 3.7
@@ -38,11 +38,9 @@ func ReadMetaProperties(fsys vfs.FS, path string) (MetaProperties, error) {
 		return MetaProperties{}, &Error{path, 0, err}
 	}
 	m := MetaProperties{NodeID: -1}
-	version, ok := props["version"]
+	version, ok := props["version"] // the first brokers wrote none
 	switch {
-	case !ok:
-		return MetaProperties{}, &Error{path, 0, errors.New("the property version is missing")}
-	case version.value != "0" && version.value != "1":
+	case ok && version.value != "0" && version.value != "1":
 		return MetaProperties{}, &Error{path, version.line, fmt.Errorf("version %s, only 0 and 1 are known", excerpt(version.value))}
 	case version.value == "1":
 		m.Version = 1
