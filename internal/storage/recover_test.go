@@ -98,6 +98,20 @@ func TestEpochsFollowTheBatches(t *testing.T) {
 	}
 }
 
+// An epoch of the file that starts too late is put right by the batches.
+func TestEpochThatStartsTooLate(t *testing.T) {
+	e := newEnv(t, nil)
+	e.append(spec{n: 2, leader: 3})
+	if err := e.log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	e.write("leader-epoch-checkpoint", "0\n1\n3 1\n")
+	e.open()
+	if got := e.log.Epochs(); !slices.Equal(got, []epoch.Entry{{Epoch: 3, StartOffset: 0}}) {
+		t.Errorf("%v", got)
+	}
+}
+
 func TestOpenCleansUp(t *testing.T) {
 	one := int32(len(build(spec{})))
 	e := newEnv(t, func(c *config.Topic) { c.SegmentBytes = 2 * one })

@@ -142,6 +142,7 @@ func (s *State) Snapshot() (bool, error) {
 	return true, nil
 }
 
+// writeFile leaves no half of a file behind when it fails.
 func writeFile(fsys vfs.FS, path string, data []byte, sync bool) error {
 	f, err := fsys.Open(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
@@ -151,7 +152,10 @@ func writeFile(fsys vfs.FS, path string, data []byte, sync bool) error {
 	if err == nil && sync {
 		err = f.Sync()
 	}
-	return errors.Join(err, f.Close())
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, fsys.Remove(path))
+	}
+	return nil
 }
 
 // SyncSnapshot makes the snapshot at offset durable, if there is one. It
