@@ -135,7 +135,7 @@ func (d *produced) appendOne(t *image.Topic, q *kmsg.ProduceRequestTopicPartitio
 		d.fail(rp, err)
 		return
 	}
-	rp.BaseOffset, rp.LogAppendTime, rp.LogStartOffset = a.FirstOffset, a.LogAppendTime, a.LogStart
+	rp.BaseOffset, rp.LogAppendTime, rp.LogStartOffset = a.FirstOffset, a.LogAppendTimeMs, a.LogStart
 	if d.acks != partition.AcksAll {
 		return
 	}

@@ -34,9 +34,6 @@ type AppendRequest struct {
 type Appended struct {
 	storage.Appended
 	LeaderEpoch int32
-	// LogAppendTime is the time that replaced the records' timestamps, in ms; -1
-	// with CreateTime.
-	LogAppendTime int64
 }
 
 // AppendAsLeader validates the batch by the topic's rules and appends it.
@@ -59,9 +56,6 @@ func (r *Replica) AppendAsLeader(q AppendRequest) (Appended, error) {
 	if err != nil {
 		r.report(err)
 		return Appended{}, err
-	}
-	if policy.TimestampType == batch.LogAppendTime {
-		out.LogAppendTime = policy.Now
 	}
 	return out, nil
 }
@@ -91,7 +85,7 @@ func (r *Replica) append(q AppendRequest, checked batch.Checked) (Appended, erro
 			r.stats.Recompressed.Add(1)
 		}
 	}
-	return Appended{Appended: a, LeaderEpoch: s.LeaderEpoch, LogAppendTime: -1}, nil
+	return Appended{Appended: a, LeaderEpoch: s.LeaderEpoch}, nil
 }
 
 // check validates what a client sent, as its version of Produce demands.

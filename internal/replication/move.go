@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -184,9 +185,10 @@ func copyChunk(from, to *storage.Log, buf *[]byte) (more bool, err error) {
 		}
 	}
 	*buf = b
-	if b = whole(b); len(b) == 0 {
-		return false, fmt.Errorf("no whole batch at offset %d of %s", at, from.Dir())
+	// The present log's batches are believed whatever their epoch; a batch that the read cut off is left for the next time.
+	a, err := to.Append(b, storage.Append{LeaderEpoch: math.MaxInt32, Origin: producer.OriginReplication, TxnVersion: -1})
+	if err == nil && a.LastOffset < at {
+		err = fmt.Errorf("no whole batch at offset %d of %s", at, from.Dir())
 	}
-	_, err = to.Append(b, storage.Append{Origin: producer.OriginReplication, TxnVersion: -1})
 	return true, err
 }
