@@ -40,6 +40,9 @@ func TestAppendAssignsOffsetsAndSurvivesBothStops(t *testing.T) {
 			t.Fatalf("appended %+v", r)
 		}
 		e.reopen(clean)
+		if n := e.log.OpenFiles(); n != 0 {
+			t.Fatalf("%d files open in a log that nobody uses", n)
+		}
 		same(t, "offsets", e.offsets(), seq(0, 5))
 		if got := e.log.Epochs(); len(got) != 2 || got[0].Epoch != 2 || got[1].StartOffset != 3 {
 			t.Fatalf("epochs %+v", got)

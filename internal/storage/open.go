@@ -2,7 +2,6 @@ package storage
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"math"
@@ -374,5 +373,3 @@ func (ld *loader) scanEpochs() error {
 	ld.l.epochs.Touch()
 	return nil
 }
-
-func (ld *loader) String() string { return fmt.Sprintf("loading %s", ld.o.Dir) }
