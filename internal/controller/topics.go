@@ -200,6 +200,7 @@ func (c *Core) newTopicConfigs(img *image.Image, rt *kmsg.CreateTopicsRequestTop
 	if err != nil {
 		return nil, nil, err
 	}
+	recs = append(recs, clearELR(img, recs)...)
 	configs := map[string]string{}
 	for _, op := range ops {
 		configs[op.key] = *op.value
