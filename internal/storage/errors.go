@@ -28,7 +28,7 @@ var ErrClosed = errors.New("log is closed")
 type CorruptError struct {
 	Dir    string // of the log
 	File   string // name within Dir
-	Offset int64  // of the first unreadable batch, or the base offset of the file
+	Offset int64  // of the first unreadable batch, or where reading began; -1 when no offset is to blame
 	Err    error
 }
 

@@ -58,7 +58,7 @@ func (l *Log) flushHeld(upTo int64, group bool) error {
 	}
 	if err := l.sync(w); err != nil {
 		l.restoreFlush(w)
-		return l.storageError(w.dir, "flush", err)
+		return storageError(w.dir, "flush", err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -60,7 +60,7 @@ func (l *Log) Rename(kind Kind, rand io.Reader) error {
 	if err != nil {
 		return err
 	}
-	return l.storageError(parent, "rename", l.fs.SyncDir(parent))
+	return storageError(parent, "rename", l.fs.SyncDir(parent))
 }
 
 func (l *Log) renameLocked(name string) (parent string, err error) {
@@ -151,7 +151,7 @@ func (l *Log) syncRest() error {
 	if err == nil && w.epochsDue {
 		l.epochs.Saved(w.version)
 	}
-	return l.storageError(w.dir, "close", err)
+	return storageError(w.dir, "close", err)
 }
 
 func (l *Log) captureAll() *flushWork {
@@ -180,7 +180,7 @@ func (l *Log) CloseIdle() error {
 		l.files.closed(s)
 		err = errors.Join(err, s.CloseHandles())
 	}
-	return l.storageError(l.Dir(), "close files", err)
+	return storageError(l.Dir(), "close files", err)
 }
 
 // OpenFiles is the number of files that the log holds open.

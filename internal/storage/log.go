@@ -258,17 +258,38 @@ func (l *Log) setLogStartLocked(offset int64) (bool, error) {
 // nowMs is the clock in Kafka's unit.
 func (l *Log) nowMs() int64 { return l.clock.Now().UnixMilli() }
 
-// segmentError places an error of a segment's method.
+// segmentError places an error of a segment's method: damaged bytes take the
+// partition offline (*CorruptError), a failed operation its directory
+// (*DiskError).
 func (l *Log) segmentError(dir, op string, seg *segment.Segment, offset int64, err error) error {
-	var bad *segment.CorruptError
-	var index *segment.CorruptIndexError
 	var inside *batch.CorruptError
-	if errors.As(err, &bad) || errors.As(err, &index) || errors.As(err, &inside) {
+	if file, bad := corruptFile(err); bad {
+		return &CorruptError{Dir: dir, File: file, Offset: offset, Err: err}
+	} else if errors.As(err, &inside) {
 		return &CorruptError{Dir: dir, File: filepath.Base(seg.LogPath()), Offset: offset, Err: err}
 	}
 	return diskError(dir, op, err)
 }
 
-func (l *Log) diskLocked(op string, err error) error { return diskError(l.mu.dir, op, err) }
+// storageError is segmentError where no single offset is to blame.
+func storageError(dir, op string, err error) error {
+	if file, bad := corruptFile(err); bad {
+		return &CorruptError{Dir: dir, File: file, Offset: -1, Err: err}
+	}
+	return diskError(dir, op, err)
+}
 
-func (l *Log) storageError(dir, op string, err error) error { return diskError(dir, op, err) }
+func (l *Log) diskLocked(op string, err error) error { return storageError(l.mu.dir, op, err) }
+
+// corruptFile is the name of the file that a segment found damaged.
+func corruptFile(err error) (string, bool) {
+	var bad *segment.CorruptError
+	var index *segment.CorruptIndexError
+	switch {
+	case errors.As(err, &bad):
+		return filepath.Base(bad.File), true
+	case errors.As(err, &index):
+		return filepath.Base(index.File), true
+	}
+	return "", false
+}

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -220,5 +221,36 @@ func abortOne(e *env, seq int32) {
 	}
 	if _, err := e.log.Append(marker(1, 0, true, 0), Append{Assign: true, Origin: 1}); err != nil {
 		e.t.Fatal(err)
+	}
+}
+
+// An index that turns out to be damaged while the log is in use takes the
+// partition offline, not the directory.
+func TestIndexDamagedInUse(t *testing.T) {
+	e := newEnv(t, func(c *config.Topic) { c.IndexIntervalBytes = 10 })
+	for range 20 {
+		e.append(spec{})
+	}
+	e.reopen(true)
+	f, err := e.fs.Open(testDir+"/00000000000000000000.index", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte{0, 0, 0, 9, 0x7f, 0xff, 0xff, 0xff}, 8*8); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var corrupt *CorruptError
+	for from := range int64(20) {
+		r, err := e.log.Read(from, 1<<10, 20, true)
+		r.Release()
+		if err != nil && !errors.As(err, &corrupt) {
+			t.Fatalf("read at %d: %v", from, err)
+		}
+	}
+	if corrupt == nil || corrupt.File != "00000000000000000000.index" {
+		t.Fatalf("got %+v", corrupt)
 	}
 }

@@ -191,7 +191,7 @@ func (l *Log) RunDeletes(now time.Time) error {
 	for i := range due {
 		errs = append(errs, l.remove(dir, &due[i]))
 	}
-	return l.storageError(dir, "delete", errors.Join(errs...))
+	return storageError(dir, "delete", errors.Join(errs...))
 }
 
 func (l *Log) remove(dir string, d *doomed) error {

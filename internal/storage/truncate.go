@@ -41,10 +41,10 @@ func (l *Log) cut(truncate func() (bool, error)) (bool, error) {
 		return done, err
 	}
 	if err := active.Flush(); err != nil {
-		return true, l.storageError(dir, "truncate", err)
+		return true, storageError(dir, "truncate", err)
 	}
 	if err := l.fs.SyncDir(dir); err != nil {
-		return true, l.storageError(dir, "truncate", err)
+		return true, storageError(dir, "truncate", err)
 	}
 	if after := l.recovery.Load(); after < before && l.lowered != nil {
 		return true, l.lowered(after)
