@@ -49,7 +49,7 @@ func newNode(t *testing.T) *node {
 
 func (n *node) format(dir string, m checkpoint.MetaProperties) {
 	n.t.Helper()
-	if err := n.disk.MkdirAll(dir, 0o755); err != nil {
+	if err := errors.Join(n.disk.MkdirAll(dir, 0o755), n.disk.SyncDir("/")); err != nil {
 		n.t.Fatal(err)
 	}
 	if err := checkpoint.WriteMetaProperties(n.disk, filepath.Join(dir, checkpoint.MetaFile), m); err != nil {
