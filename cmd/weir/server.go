@@ -30,9 +30,6 @@ advertised.listeners=PLAINTEXT://127.0.0.1:9092
 controller.listener.names=CONTROLLER
 controller.quorum.bootstrap.servers=127.0.0.1:9093
 log.dirs=weir-data
-offsets.topic.replication.factor=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
 `
 
 type serverFlags struct {
@@ -74,7 +71,7 @@ func runServer(ctx context.Context, f serverFlags, args []string) error {
 	}
 	fsys := vfs.OS()
 	if len(args) == 0 {
-		if err := formatFresh(fsys, static, node, logger); err != nil {
+		if err := formatFresh(fsys, node, logger); err != nil {
 			return err
 		}
 	}

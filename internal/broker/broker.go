@@ -31,6 +31,7 @@ import (
 	"weir/internal/quorum"
 	"weir/internal/replication"
 	"weir/internal/storage/dirs"
+	"weir/internal/storage/format"
 	"weir/internal/vfs"
 )
 
@@ -179,7 +180,7 @@ const abandonTimeout = 5 * time.Second
 // unserved says which finalized features this node does not serve yet. Their
 // records are kept.
 func (b *Broker) unserved() {
-	served := Supported()
+	served := format.Served()
 	for name, level := range b.quorum.Images().Image().Features().All() {
 		high := int16(0)
 		for _, f := range served {

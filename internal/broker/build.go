@@ -21,6 +21,7 @@ import (
 	"weir/internal/rng"
 	"weir/internal/storage"
 	"weir/internal/storage/dirs"
+	"weir/internal/storage/format"
 	"weir/internal/storage/producer"
 	"weir/internal/storage/segment"
 	"weir/internal/uuid"
@@ -99,7 +100,7 @@ func (b *Broker) openQuorum() error {
 		SessionTimeoutMs: s.Long("broker.session.timeout.ms"), NoOpIntervalMs: s.Long("metadata.max.idle.interval.ms"),
 		UncleanIntervalMs: s.Long("unclean.leader.election.interval.ms"), RebalanceIntervalMs: rebalanceEvery(s), RebalanceAfterReturnMs: 10_000,
 		DefaultPartitions: s.Int("num.partitions"), DefaultReplicationFactor: int16(s.Int("default.replication.factor")),
-		Supported: Supported(), QuorumNodes: ids, Bootstrap: bootstrap, BootstrapSource: "bootstrap.checkpoint",
+		Supported: format.Served(), QuorumNodes: ids, Bootstrap: bootstrap, BootstrapSource: "bootstrap.checkpoint",
 		Config: quorum.NewConfigRules(s),
 	})
 	b.quorum = quorum.New(quorum.Options{
@@ -189,7 +190,7 @@ func (b *Broker) openNetwork() error {
 	node := &api.Node{
 		NodeID: n.NodeID, ClusterID: b.dirs.ClusterID(), Images: b.quorum.Images(), Replicas: b.replicas, Controller: b.quorum,
 		Configs: b.replicas, Quorum: b.quorum, Leader: func() int32 { return b.quorum.Leader().ID }, LogDirs: b.replicas,
-		Epoch: func() int64 { return b.lifecycle.Epoch() }, Supported: Supported(), Clock: b.clock, Buffers: b.buffers,
+		Epoch: func() int64 { return b.lifecycle.Epoch() }, Supported: format.Served(), Clock: b.clock, Buffers: b.buffers,
 		Logger:           b.logger,
 		AutoCreateTopics: s.Bool("auto.create.topics.enable"), FetchMaxBytes: int(s.Int("fetch.max.bytes")),
 		SessionSlots: int(s.Int("max.incremental.fetch.session.cache.slots")), MaxPartitions: s.Int("max.request.partition.size.limit"),
@@ -233,7 +234,7 @@ func (b *Broker) offlineDirs() []uuid.UUID {
 // them is said at start (see unserved); the records are kept as they are.
 func registered(images func() *quorum.Images) func() []image.FeatureRange {
 	return func() []image.FeatureRange {
-		out := Supported()
+		out := format.Served()
 		for name, level := range images().Image().Features().All() {
 			i := slices.IndexFunc(out, func(f image.FeatureRange) bool { return f.Name == name })
 			switch {
