@@ -10,7 +10,7 @@ import (
 // the same committed records everywhere. When all is well again, a leader must
 // come up and all logs must become equal.
 func TestSimulation(t *testing.T) {
-	seeds := 24
+	seeds := 12
 	if testing.Short() {
 		seeds = 8
 	}

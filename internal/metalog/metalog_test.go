@@ -66,7 +66,8 @@ func topics(names ...string) []records.Versioned {
 	var out []records.Versioned
 	for _, n := range names {
 		r := records.NewTopicRecord()
-		r.Name, r.TopicID = n, uuid.UUID{15: 9}
+		r.Name = n
+		copy(r.TopicID[1:], n)
 		out = append(out, records.Versioned{Record: &r})
 	}
 	return out
