@@ -173,6 +173,49 @@ func TestLikeKafka(t *testing.T) {
 	r.expect("unclean unfencing", 125, heartbeat(false))
 }
 
+// TestLikeKafkaThreeNodes goes through the log of three real nodes: one is killed, one leaves in good order.
+func TestLikeKafkaThreeNodes(t *testing.T) {
+	golden, ends := readGolden(t, "golden/kafka-4.3.1-three-nodes.log")
+	o := newEnv(30, true).o
+	o.QuorumNodes, o.Config = []int32{1, 2, 3}, anything{}
+	r := &replayer{t: t, golden: golden, ends: ends, core: New(o), img: image.New(), nowMs: 1000}
+	heartbeat := func(id int32, wantShutdown bool) func(Step) Result {
+		return func(s Step) Result {
+			b, _ := s.Image.Broker(id)
+			req := kmsg.NewPtrBrokerHeartbeatRequest()
+			req.Version, req.BrokerID, req.BrokerEpoch, req.CurrentMetadataOffset, req.WantShutdown = 2, id, b.Epoch, s.NextOffset-1, wantShutdown
+			return r.core.Heartbeat(s, req)
+		}
+	}
+	quiet := func(offset int64, act func(Step) Result) {
+		t.Helper()
+		r.img = r.advance(offset)
+		if res := act(Step{NowMs: r.nowMs, Image: r.img, NextOffset: offset}); len(res.Records) != 0 {
+			t.Errorf("offset %d: %d records that Kafka does not write", offset, len(res.Records))
+		}
+	}
+	quiet(28, r.core.Activate)
+	r.id = golden[28].Record.(*records.TopicRecord).TopicID
+	r.expect("create", 28, func(s Step) Result {
+		req := createRequest("el", -1, "min.insync.replicas", "2")
+		for i, replicas := range [][]int32{{1, 2, 3}, {2, 3, 1}, {3, 1, 2}} {
+			a := kmsg.NewCreateTopicsRequestTopicReplicaAssignment()
+			a.Partition, a.Replicas = int32(i), replicas
+			req.Topics[0].ReplicaAssignment = append(req.Topics[0].ReplicaAssignment, a)
+		}
+		return r.core.CreateTopics(s, req)
+	})
+	r.nowMs += 8000
+	quiet(50, heartbeat(1, false))
+	quiet(50, heartbeat(3, false))
+	r.nowMs += 1000
+	r.expect("node 2 is killed", 51, r.core.Tick)
+	r.expect("node 3 wants to go", 68, heartbeat(3, true))
+	quiet(72, heartbeat(3, true)) // node 1 has not reported the change yet
+	quiet(76, heartbeat(1, false))
+	r.expect("node 3 may go", 76, heartbeat(3, true))
+}
+
 func (r *replayer) advance(to int64) *image.Image {
 	d := image.NewDelta(r.img)
 	for ; r.offset < to; r.offset++ {
