@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"weir/internal/batch"
 	"weir/internal/checkpoint"
 	"weir/internal/clock"
@@ -716,5 +718,76 @@ func TestLoadStopsWithItsContext(t *testing.T) {
 	}
 	if _, err := n.disk.Stat("/a/foo-0"); errors.Is(err, fs.ErrNotExist) {
 		t.Error("the log is gone")
+	}
+}
+
+// Many goroutines that want the same partitions get one log of each, spread evenly.
+func TestConcurrentCreate(t *testing.T) {
+	n := newNode(t)
+	s := n.start()
+	const partitions, callers = 20, 4
+	made := make([][]*storage.Log, callers)
+	var g errgroup.Group
+	for c := range callers {
+		made[c] = make([]*storage.Log, partitions)
+		g.Go(func() error {
+			for i := range partitions {
+				l, _, err := s.Create(tp("foo", int32(i)), uuid.UUID{15: 77}, uuid.Zero, false)
+				if err != nil && !errors.Is(err, ErrExists) {
+					return err
+				}
+				made[c][i] = l
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	for c := range callers {
+		if !slices.Equal(made[c], made[0]) {
+			t.Errorf("caller %d got other logs than caller 0", c)
+		}
+	}
+	if err := s.Close(1); err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for _, d := range []string{"/a", "/b"} {
+		for _, f := range n.ls(d) {
+			if strings.HasPrefix(f, "foo-") {
+				count++
+			}
+		}
+	}
+	if count != partitions {
+		t.Errorf("%d directories for %d partitions", count, partitions)
+	}
+	if _, _, err := s.Create(tp("late", 0), uuid.Zero, uuid.Zero, false); !errors.Is(err, storage.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+func BenchmarkLoad(b *testing.B) {
+	n := newNode(&testing.T{})
+	n.start()
+	for i := range 500 {
+		n.create(tp("foo", int32(i)), uuid.Zero)
+	}
+	if err := n.set.Close(1); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		s, err := Open(n.options())
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := s.Load(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+		if err := s.Close(1); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -82,7 +82,7 @@ func (s *Set) Create(p checkpoint.TopicPartition, topicID, dirID uuid.UUID, futu
 	s.mu.Lock()
 	delete(s.creating, slot{p, future})
 	if e != nil && (s.closed || e.dir.failed != nil) {
-		err = &OfflineError{e.dir.Path, cmp.Or(e.dir.failed, error(storage.ErrClosed))}
+		err = &OfflineError{e.dir.Path, cmp.Or(e.dir.failed, storage.ErrClosed)}
 	} else if e != nil {
 		s.slotsLocked(future)[p] = e
 	}
