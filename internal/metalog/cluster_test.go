@@ -98,7 +98,7 @@ func (q *quorum) start(id int32) {
 	if err != nil {
 		q.t.Fatal(err)
 	}
-	m.testNode, m.down = &testNode{Log: l, listener: &listener{}, t: q.t, clock: q.clock}, false
+	m.testNode, m.down = &testNode{Log: l, listener: &listener{log: l}, t: q.t, clock: q.clock}, false
 	l.Register(m.listener)
 }
 

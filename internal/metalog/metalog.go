@@ -183,7 +183,10 @@ func (l *Log) Size() int64 { return l.store.Size() }
 // Quorum describes the quorum as its leader sees it; ok is false elsewhere.
 func (l *Log) Quorum() (q kraft.Quorum, ok bool) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.unlock()
+	if l.step(kraft.Tick{}) != nil { // the leader's own times are those of the last step
+		return q, false
+	}
 	return l.core.Quorum()
 }
 

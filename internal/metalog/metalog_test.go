@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/batch"
 	"weir/internal/clock"
 	"weir/internal/kraft"
 	"weir/internal/records"
@@ -31,6 +32,7 @@ type listener struct {
 	loaded  []kraft.Position
 	batches []Batch
 	fail    error
+	log     *Log
 }
 
 func (li *listener) Committed(b Batch) error {
@@ -59,6 +61,11 @@ func (li *listener) LoadSnapshot(s Snapshot) error {
 
 func (li *listener) LeaderChanged(l kraft.LeaderAndEpoch) error {
 	li.leaders = append(li.leaders, l)
+	li.log.mu.Lock()
+	defer li.log.mu.Unlock()
+	if start := li.log.core.EpochStart(); l.ID == li.log.o.Self.ID && li.next <= start {
+		return fmt.Errorf("told to lead at %d, the epoch starts at %d", li.next, start)
+	}
 	return nil
 }
 
@@ -100,7 +107,7 @@ func open(t *testing.T, fsys vfs.FS, with func(*Options)) *testNode {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &testNode{Log: l, listener: &listener{}, t: t, clock: c}
+	n := &testNode{Log: l, listener: &listener{log: l}, t: t, clock: c}
 	l.Register(n.listener)
 	return n
 }
@@ -512,6 +519,57 @@ func FuzzSnapshotFile(f *testing.F) {
 			t.Fatalf("%d records in %d bytes", n, len(raw))
 		}
 	})
+}
+
+// sends collects what a node sends.
+type sends []kraft.Send
+
+func (s *sends) Send(k kraft.Send) { *s = append(*s, k) }
+
+// TestBadLeader: what a leader sends is checked before it is written.
+func TestBadLeader(t *testing.T) {
+	batchOf := func(base int64, epoch int32, names ...string) batch.Batch {
+		b := newBuilder(base, epoch, false)
+		for _, r := range topics(names...) {
+			b.Append(5, nil, records.AppendMetadata(nil, r), nil)
+		}
+		return b.Build()
+	}
+	broken := batchOf(2, 3, "broken")
+	broken[len(broken)-1] ^= 1
+	good := batchOf(0, 2, "a", "b")
+	for name, c := range map[string]struct {
+		raw []byte
+		end int64
+	}{
+		"good":            {slices.Concat(good, batchOf(2, 3, "c")), 3},
+		"wrong CRC":       {slices.Concat(good, broken), 2},
+		"cut":             {slices.Concat(good, batchOf(2, 3, "c")[:70]), 2},
+		"gap":             {slices.Concat(good, batchOf(4, 3, "c")), 2},
+		"epoch goes back": {slices.Concat(good, batchOf(2, 1, "c")), 2},
+		"future epoch":    {slices.Concat(good, batchOf(2, 4, "c")), 2},
+		"rubbish":         {[]byte("rubbish that is long enough to be a batch header, but is none at all"), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out sends
+			n := open(t, newDisk(t), func(o *Options) {
+				o.Voters, o.Transport = append(o.Voters, kraft.Voter{Replica: kraft.Replica{ID: 2}}), &out
+			})
+			n.poll()
+			n.Request(2, kraft.BeginRequest{Leader: kraft.LeaderAndEpoch{ID: 2, Epoch: 3}, Voter: kraft.Replica{ID: 1}}, func(kraft.ResponseBody, []vfs.Region) {})
+			n.poll()
+			fetch := out[len(out)-1]
+			n.Response(kraft.Response{From: 2, ID: fetch.ID, Body: kraft.FetchResponse{Head: kraft.Head{Leader: kraft.LeaderAndEpoch{ID: 2, Epoch: 3}}, HighWatermark: 1 << 40, Records: c.raw}})
+			n.clock.Advance(time.Second)
+			n.poll()
+			if n.LogEnd() != c.end || n.HighWatermark() != c.end || len(n.names) != int(c.end) {
+				t.Fatalf("log end %d, high watermark %d, %v; want %d", n.LogEnd(), n.HighWatermark(), n.names, c.end)
+			}
+			if f, ok := out[len(out)-1].Body.(kraft.FetchRequest); !ok || f.Offset != c.end || out[len(out)-1].ID == fetch.ID {
+				t.Fatalf("next request %+v", out[len(out)-1])
+			}
+		})
+	}
 }
 
 func TestFileNames(t *testing.T) {
