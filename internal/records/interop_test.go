@@ -5,6 +5,7 @@ package records
 import (
 	"bufio"
 	"encoding/hex"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -74,22 +75,29 @@ func (o *oracle) line() string {
 	return strings.TrimSuffix(line, "\n")
 }
 
-// Every schema, field by field, is that of the real system.
+var rewrite = flag.Bool("rewrite", false, "write what the real system says into "+schemaFile)
+
+// Every schema, field by field, is that of the real system, and so is the file that TestSchemas compares with.
 func TestInteropSchemas(t *testing.T) {
 	o := startOracle(t)
+	var theirs strings.Builder
 	for _, m := range loadSchemas(t) {
-		var want strings.Builder
-		fmt.Fprintf(&want, "%s apiKey=%d versions %d-%d\n", m.Name, m.APIKey, m.Versions.Min, m.Versions.Max)
-		for v := m.Versions.Min; v <= m.Versions.Max; v++ {
-			want.WriteString(m.Render(v))
-		}
 		var got strings.Builder
 		for line := o.ask("schema %s", m.Name); line != ""; line = o.line() {
 			got.WriteString(line + "\n")
 		}
-		if got.String() != want.String() {
-			t.Errorf("Apache Kafka:\n%s\nours:\n%s", got.String(), want.String())
+		if want := render(m); got.String() != want {
+			t.Errorf("Apache Kafka:\n%s\nours:\n%s", got.String(), want)
 		}
+		theirs.WriteString(got.String() + "\n")
+	}
+	if *rewrite {
+		if err := os.WriteFile(schemaFile, []byte(theirs.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if kept, err := os.ReadFile(schemaFile); err != nil || string(kept) != theirs.String() {
+		t.Errorf("%s is not what the real system says (%v): run this test with -rewrite", schemaFile, err)
 	}
 }
 

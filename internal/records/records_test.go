@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"fmt"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
 
+	"weir/internal/records/schema"
 	"weir/internal/uuid"
 )
 
@@ -56,6 +59,34 @@ func TestKnownBytes(t *testing.T) {
 				t.Errorf("read %#v, %v", back, err)
 			}
 		})
+	}
+}
+
+// schemaFile is what the schema objects of Apache Kafka 4.3.1 say; TestInteropSchemas keeps it true.
+const schemaFile = "testdata/apache-4.3.1-schemas.txt"
+
+// render writes a schema in the form of schemaFile.
+func render(m *schema.Message) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s apiKey=%d versions %d-%d\n", m.Name, m.APIKey, m.Versions.Min, m.Versions.Max)
+	for v := m.Versions.Min; v <= m.Versions.Max; v++ {
+		b.WriteString(m.Render(v))
+	}
+	return b.String()
+}
+
+func TestSchemas(t *testing.T) {
+	want, err := os.ReadFile(schemaFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range loadSchemas(t) {
+		if ours := render(m) + "\n"; !bytes.Contains(want, []byte("\n"+ours)) && !bytes.HasPrefix(want, []byte(ours)) {
+			t.Errorf("Apache Kafka has another schema than\n%s", ours)
+		}
+	}
+	if n, total := len(loadSchemas(t)), bytes.Count(want, []byte(" apiKey=")); n != total {
+		t.Errorf("%d messages of %d", n, total)
 	}
 }
 
