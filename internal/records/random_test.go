@@ -138,7 +138,7 @@ func eachRandom(t testing.TB, n int, tags bool, fn func(m Message, s *schema.Mes
 
 func TestRoundTrip(t *testing.T) {
 	prefix := []byte("prefix")
-	eachRandom(t, 20, true, func(m Message, s *schema.Message, v int16) {
+	eachRandom(t, 10, true, func(m Message, s *schema.Message, v int16) {
 		data := m.AppendTo(nil, v)
 		if got := m.AppendTo(bytes.Clone(prefix), v); !bytes.Equal(got, append(bytes.Clone(prefix), data...)) {
 			t.Fatalf("%s v%d: another result behind a prefix", s.Name, v)
