@@ -291,6 +291,62 @@ func (h *history) check(ctx context.Context, t *testing.T, b *broker.Broker, pro
 	return nil
 }
 
+// countdown is a disk whose power fails after a number of changes: it keeps what
+// is left then, and goes on, so that the node on it can be stopped.
+type countdown struct {
+	*memfs.FS
+	dice *rng.Source
+
+	mu    sync.Mutex
+	after int       // changes until the power fails
+	cut   *memfs.FS // what it leaves; nil before
+}
+
+func (c *countdown) change() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.after == 0 {
+		c.cut = c.Crash(c.dice)
+	}
+	c.after--
+}
+
+// left is what the power cut left, nil when it did not come.
+func (c *countdown) left() *memfs.FS {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.after = -1 // no more
+	return c.cut
+}
+
+func (c *countdown) Open(name string, flag int, perm os.FileMode) (vfs.File, error) {
+	if flag&(os.O_CREATE|os.O_TRUNC) != 0 {
+		c.change()
+	}
+	f, err := c.FS.Open(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return &countedFile{f, c}, nil
+}
+
+func (c *countdown) Remove(name string) error    { c.change(); return c.FS.Remove(name) }
+func (c *countdown) Rename(a, b string) error    { c.change(); return c.FS.Rename(a, b) }
+func (c *countdown) SyncDir(name string) error   { c.change(); return c.FS.SyncDir(name) }
+func (c *countdown) RemoveAll(name string) error { c.change(); return c.FS.RemoveAll(name) }
+
+type countedFile struct {
+	vfs.File
+	disk *countdown
+}
+
+func (f *countedFile) WriteAt(p []byte, off int64) (int, error) {
+	f.disk.change()
+	return f.File.WriteAt(p, off)
+}
+func (f *countedFile) Truncate(n int64) error { f.disk.change(); return f.File.Truncate(n) }
+func (f *countedFile) Sync() error            { f.disk.change(); return f.File.Sync() }
+
 // TestPowerCut runs a whole node on a disk that loses power under load, again
 // and again. The node always comes back; each offset that it then serves holds
 // what its producer was told; with log.flush.interval.messages=1 nothing that
@@ -340,8 +396,16 @@ func powerCuts(t *testing.T, flush int64) {
 		stop()
 		stopNode(t, b) // on the old disk, which no longer matters
 		logs.Reset()
-		if b, err = startNode(t, properties, after, &logs); err != nil {
+		restarts := &countdown{FS: after, dice: dice, after: dice.IntN(120)}
+		if b, err = startNode(t, properties, restarts, &logs); err != nil {
 			t.Fatalf("cut %d: the node does not start: %v", cut, err)
+		}
+		if again := restarts.left(); again != nil { // the power fails again while the node comes up
+			stopNode(t, b)
+			after = again
+			if b, err = startNode(t, properties, after, &logs); err != nil {
+				t.Fatalf("cut %d, and again during the start: the node does not start: %v", cut, err)
+			}
 		}
 		disk = after
 		if err := h.check(ctx, t, b, promised, flush == 1); err != nil {
