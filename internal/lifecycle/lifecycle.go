@@ -266,7 +266,7 @@ func (l *Lifecycle) heard(ctx context.Context, res *kmsg.BrokerHeartbeatResponse
 		l.phase.Store(int32(Stopping))
 	case res.IsFenced:
 		l.phase.Store(int32(Fenced))
-	case l.Phase() == Fenced:
+	case l.Phase() == Fenced && l.appliedUnfenced():
 		l.phase.Store(int32(Running))
 		l.mu.Lock()
 		select {
@@ -286,6 +286,15 @@ func (l *Lifecycle) heard(ctx context.Context, res *kmsg.BrokerHeartbeatResponse
 		return 0
 	}
 	return retryAfter
+}
+
+// appliedUnfenced tells whether this node's own image has the unfencing, and with
+// it the leaders that were elected because of it. The controller answers when it
+// is committed, which is a moment before it is applied here; a client that came
+// in between would be told that partitions have no leader.
+func (l *Lifecycle) appliedUnfenced() bool {
+	b, ok := l.o.Images.Image().Broker(l.o.NodeID)
+	return ok && b.Epoch == l.epoch.Load() && !b.Fenced
 }
 
 func (l *Lifecycle) isStopping() bool {
