@@ -62,7 +62,7 @@ func (l *Outline) truncate(to int64) {
 // startAt drops what lies before the end of the snapshot id. A log that does not
 // reach that far, or holds other records there, is empty afterwards: replaced.
 func (l *Outline) startAt(id Position) (replaced bool) {
-	if l.last().Compare(id) < 0 {
+	if l.End < id.Offset || l.last().Compare(id) < 0 {
 		*l = Outline{Start: id, End: id.Offset, Flushed: id.Offset, Snapshot: l.Snapshot}
 		return true
 	}

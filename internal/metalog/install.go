@@ -123,7 +123,7 @@ func (l *Log) adopt(id kraft.Position, head snapshotHead) error {
 	l.addSnapshot(id)
 	last, _ := l.store.LatestEpoch()
 	end := kraft.Position{Offset: l.store.LogEnd(), Epoch: last}
-	if end.Compare(id) < 0 {
+	if end.Offset < id.Offset || end.Compare(id) < 0 {
 		l.cuts++
 		if err := l.store.TruncateFullyAndStartAt(id.Offset); err != nil {
 			return err

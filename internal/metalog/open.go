@@ -90,7 +90,7 @@ func (l *Log) fitStore() error {
 		}
 		return nil
 	}
-	if last, _ := l.store.LatestEpoch(); end < latest.Offset || last < latest.Epoch && end > latest.Offset {
+	if last, _ := l.store.LatestEpoch(); end < latest.Offset || last < latest.Epoch && (start < latest.Offset || end > latest.Offset) {
 		l.o.Logger.Warn("metadata log ends before the newest snapshot: starting it there", "dir", l.dir, "log end", end, "snapshot", fileName(*latest))
 		if err := l.store.TruncateFullyAndStartAt(latest.Offset); err != nil {
 			return err
