@@ -20,7 +20,9 @@ import (
 type ApiVersions struct {
 	Images    Images
 	Supported []image.FeatureRange
-	table     *Table
+	// KRaft tells the level of kraft.version, which is not part of the image.
+	KRaft func() int16
+	table *Table
 }
 
 // Bind tells which table the answer lists; it is called once, when the table is made.
@@ -53,14 +55,26 @@ func (a *ApiVersions) Handle(_ context.Context, c *Call, r kmsg.Request) wire.Re
 		s.Name, s.MinVersion, s.MaxVersion = f.Name, f.Min, f.Max
 		res.SupportedFeatures = append(res.SupportedFeatures, s)
 	}
+	a.finalized(res)
+	return reply(res)
+}
+
+// finalized adds every feature whose level is above 0.
+func (a *ApiVersions) finalized(res *kmsg.ApiVersionsResponse) {
 	img := a.Images.Image()
 	res.FinalizedFeaturesEpoch = img.Provenance.Offset
-	for name, level := range img.Features().All() {
-		f := kmsg.NewApiVersionsResponseFinalizedFeature()
-		f.Name, f.MinVersionLevel, f.MaxVersionLevel = name, level, level
-		res.FinalizedFeatures = append(res.FinalizedFeatures, f)
+	add := func(name string, level int16) {
+		if level > 0 {
+			f := kmsg.NewApiVersionsResponseFinalizedFeature()
+			f.Name, f.MinVersionLevel, f.MaxVersionLevel = name, level, level
+			res.FinalizedFeatures = append(res.FinalizedFeatures, f)
+		}
 	}
-	return reply(res)
+	add(image.FeatureMetadata, img.Features().Metadata)
+	add(image.FeatureKRaft, a.KRaft())
+	for name, level := range img.Features().All() {
+		add(name, level)
+	}
 }
 
 func (t *Table) versions() []kmsg.ApiVersionsResponseApiKey {

@@ -23,6 +23,7 @@ type Node struct {
 	LogDirs    LogDirs
 	Epoch      func() int64 // registered broker epoch
 	Supported  []image.FeatureRange
+	KRaft      func() int16 // level of kraft.version
 	Clock      clock.Clock
 	Buffers    *batch.Pool
 	Logger     *slog.Logger
@@ -35,7 +36,7 @@ type Node struct {
 
 // BrokerTable is what the listeners for clients serve.
 func (n *Node) BrokerTable() *Table {
-	versions := &ApiVersions{Images: n.Images, Supported: n.Supported}
+	versions := &ApiVersions{Images: n.Images, Supported: n.Supported, KRaft: n.KRaft}
 	handlers := []Handler{
 		versions,
 		&Produce{Images: n.Images, Replicas: n.Replicas, Clock: n.Clock},
@@ -60,7 +61,7 @@ func (n *Node) BrokerTable() *Table {
 
 // ControllerTable is what the controller listeners serve.
 func (n *Node) ControllerTable() *Table {
-	versions := &ApiVersions{Images: n.Images, Supported: n.Supported}
+	versions := &ApiVersions{Images: n.Images, Supported: n.Supported, KRaft: n.KRaft}
 	handlers := []Handler{
 		versions,
 		&DescribeCluster{Images: n.Images, ClusterID: n.ClusterID, Leader: n.Leader, Controllers: true},

@@ -31,7 +31,6 @@ import (
 	"weir/internal/quorum"
 	"weir/internal/replication"
 	"weir/internal/storage/dirs"
-	"weir/internal/storage/format"
 	"weir/internal/vfs"
 )
 
@@ -180,7 +179,7 @@ const abandonTimeout = 5 * time.Second
 // unserved says which finalized features this node does not serve yet. Their
 // records are kept.
 func (b *Broker) unserved() {
-	served := format.Served()
+	served := b.served()
 	for name, level := range b.quorum.Images().Image().Features().All() {
 		high := int16(0)
 		for _, f := range served {

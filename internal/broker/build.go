@@ -100,7 +100,7 @@ func (b *Broker) openQuorum() error {
 		SessionTimeoutMs: s.Long("broker.session.timeout.ms"), NoOpIntervalMs: s.Long("metadata.max.idle.interval.ms"),
 		UncleanIntervalMs: s.Long("unclean.leader.election.interval.ms"), RebalanceIntervalMs: rebalanceEvery(s), RebalanceAfterReturnMs: 10_000,
 		DefaultPartitions: s.Int("num.partitions"), DefaultReplicationFactor: int16(s.Int("default.replication.factor")),
-		Supported: format.Served(), QuorumNodes: ids, Bootstrap: bootstrap, BootstrapSource: "bootstrap.checkpoint",
+		Supported: b.served(), QuorumNodes: ids, Bootstrap: bootstrap, BootstrapSource: "bootstrap.checkpoint",
 		Config: quorum.NewConfigRules(s),
 	})
 	b.quorum = quorum.New(quorum.Options{
@@ -190,7 +190,7 @@ func (b *Broker) openNetwork() error {
 	node := &api.Node{
 		NodeID: n.NodeID, ClusterID: b.dirs.ClusterID(), Images: b.quorum.Images(), Replicas: b.replicas, Controller: b.quorum,
 		Configs: b.replicas, Quorum: b.quorum, Leader: func() int32 { return b.quorum.Leader().ID }, LogDirs: b.replicas,
-		Epoch: func() int64 { return b.lifecycle.Epoch() }, Supported: format.Served(), Clock: b.clock, Buffers: b.buffers,
+		Epoch: func() int64 { return b.lifecycle.Epoch() }, Supported: b.served(), KRaft: b.kraftVersion, Clock: b.clock, Buffers: b.buffers,
 		Logger:           b.logger,
 		AutoCreateTopics: s.Bool("auto.create.topics.enable"), FetchMaxBytes: int(s.Int("fetch.max.bytes")),
 		SessionSlots: int(s.Int("max.incremental.fetch.session.cache.slots")), MaxPartitions: s.Int("max.request.partition.size.limit"),
@@ -212,7 +212,7 @@ func (b *Broker) openLifecycle(previousEpoch int64) {
 	}
 	b.lifecycle = lifecycle.New(lifecycle.Options{
 		NodeID: n.NodeID, ClusterID: b.dirs.ClusterID(), Incarnation: uuid.Random(rng.System()),
-		Endpoints: reachable(n.Advertised, b.clients), Features: registered(b.quorum.Images), Rack: n.Rack,
+		Endpoints: reachable(n.Advertised, b.clients), Features: b.registered, Rack: n.Rack,
 		Dirs: ids, Cordoned: b.dirs.Cordoned(), PreviousEpoch: previousEpoch,
 		Controller: b.quorum, Images: b.quorum.Images(), Interval: ms(b.o.Static.Long("broker.heartbeat.interval.ms")),
 		Clock: b.clock, Logger: b.logger, OfflineDirs: b.offlineDirs,
@@ -232,18 +232,26 @@ func (b *Broker) offlineDirs() []uuid.UUID {
 // registered are the levels that this broker registers with: those it serves,
 // and those that the cluster has finalized already. What Weir does not serve of
 // them is said at start (see unserved); the records are kept as they are.
-func registered(images func() *quorum.Images) func() []image.FeatureRange {
-	return func() []image.FeatureRange {
-		out := format.Served()
-		for name, level := range images().Image().Features().All() {
-			i := slices.IndexFunc(out, func(f image.FeatureRange) bool { return f.Name == name })
-			switch {
-			case i < 0:
-				out = append(out, image.FeatureRange{Name: name, Min: 0, Max: level})
-			case out[i].Max < level:
-				out[i].Max = level
-			}
+func (b *Broker) registered() []image.FeatureRange {
+	out := b.served()
+	for name, level := range b.quorum.Images().Image().Features().All() {
+		i := slices.IndexFunc(out, func(f image.FeatureRange) bool { return f.Name == name })
+		switch {
+		case i < 0:
+			out = append(out, image.FeatureRange{Name: name, Min: 0, Max: level})
+		case out[i].Max < level:
+			out[i].Max = level
 		}
-		return out
 	}
+	return out
+}
+
+func (b *Broker) kraftVersion() int16 {
+	_, level := b.metalog.Voters()
+	return level
+}
+
+// served are the feature levels that this node serves in full.
+func (b *Broker) served() []image.FeatureRange {
+	return format.Served(b.o.Static.Bool("unstable.feature.versions.enable"))
 }

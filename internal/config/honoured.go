@@ -39,6 +39,7 @@ max.connection.creation.rate connections.max.idle.ms
 fetch.max.bytes max.incremental.fetch.session.cache.slots max.request.partition.size.limit
 producer.id.expiration.ms producer.id.expiration.check.interval.ms
 replica.lag.time.max.ms replica.high.watermark.checkpoint.interval.ms
+unstable.feature.versions.enable
 weir.metrics.listener
 `
 

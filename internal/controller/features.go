@@ -124,8 +124,8 @@ func changesMetadata(level int16) bool {
 }
 
 func checkMetadataVersion(current, level int16, how int8) *Error {
-	if level < image.MetadataMinimum || level > image.MetadataLatest {
-		return refuse(kerr.InvalidUpdateVersion, "Invalid metadata.version %d. Valid versions are from %d to %d.", level, image.MetadataMinimum, image.MetadataLatest)
+	if level < image.MetadataMinimum || level > image.MetadataUnstable {
+		return refuse(kerr.InvalidUpdateVersion, "Invalid metadata.version %d. Valid versions are from %d to %d.", level, image.MetadataMinimum, image.MetadataUnstable)
 	}
 	for l := level + 1; l <= current; l++ {
 		if !changesMetadata(l) {

@@ -28,6 +28,7 @@ const (
 	MetadataELR             int16 = 23 // 4.0-IV1: eligible leader replicas (KIP-966)
 	MetadataCordonedDirs    int16 = 30 // 4.3-IV0: cordoned log directories (KIP-1066)
 	MetadataLatest          int16 = 30 // 4.3-IV0, the newest production level of 4.3.1
+	MetadataUnstable        int16 = 31 // 4.4-IV0, for tests with unstable.feature.versions.enable; it changes no record yet
 	metadataUnsetButWritten int16 = MetadataMinimum
 )
 

@@ -117,9 +117,12 @@ func (f Feature) Needs(level int16) int16 {
 }
 
 // Served lists the features that Weir serves, metadata.version included, for registrations, ApiVersions and the
-// controller's checks.
-func Served() []image.FeatureRange {
+// controller's checks. Under unstable.feature.versions.enable that is one level of metadata.version more.
+func Served(unstable bool) []image.FeatureRange {
 	out := []image.FeatureRange{{Name: image.FeatureMetadata, Min: image.MetadataMinimum, Max: image.MetadataLatest}}
+	if unstable {
+		out[0].Max = image.MetadataUnstable
+	}
 	for _, f := range Features() {
 		if f.Served > 0 {
 			out = append(out, image.FeatureRange{Name: f.Name, Min: 0, Max: f.Served})

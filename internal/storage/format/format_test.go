@@ -290,7 +290,7 @@ func TestParseRelease(t *testing.T) {
 }
 
 func TestServed(t *testing.T) {
-	for _, r := range Served() {
+	for _, r := range Served(false) {
 		if r.Name == image.FeatureMetadata {
 			continue
 		}
