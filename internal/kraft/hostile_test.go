@@ -8,7 +8,8 @@ import (
 // TestHostile feeds one replica random messages, consistent with nothing: it may
 // do as they say, but never trips over its own invariants.
 func TestHostile(t *testing.T) {
-	for seed := range uint64(30) {
+	led := 0
+	for seed := range uint64(100) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			h := newHarness(seed)
 			set, err := NewVoterSet([]Voter{{Replica: Replica{ID: 1}}, {Replica: Replica{ID: 2}}, {Replica: Replica{ID: 3}}})
@@ -21,17 +22,18 @@ func TestHostile(t *testing.T) {
 			n := h.nodes[1]
 			for range 400 {
 				h.now += int64(h.rnd.IntN(200))
-				ids := h.net
-				h.net = nil
+				h.net = h.net[max(0, len(h.net)-6):]
 				switch h.rnd.IntN(3) {
 				case 0:
 					n.ref++
 					n.pending[n.ref] = packet{from: 2}
 					h.step(n, Request{From: 2, Ref: n.ref, Body: h.anyRequest(n)})
 				case 1:
+					ids := h.net
+					h.net = nil
 					for _, p := range ids {
 						if p.req != nil {
-							h.step(n, Response{From: p.to, ID: p.id, Body: h.anyResponse(n)})
+							h.step(n, Response{From: p.to, ID: p.id, Body: h.anyResponse(n, p.req)})
 						}
 					}
 				default:
@@ -41,7 +43,11 @@ func TestHostile(t *testing.T) {
 					}
 				}
 			}
+			led += len(h.leaders)
 		})
+	}
+	if led < 20 {
+		t.Errorf("only %d epochs were led: the messages are too hostile to test a leader", led)
 	}
 }
 
@@ -70,9 +76,15 @@ func (h *harness) anyRequest(n *node) RequestBody {
 	return SnapshotRequest{Replica: Replica{ID: h.small(5)}, Epoch: leader.Epoch, ID: h.anyPosition(n), Offset: int64(h.small(9))}
 }
 
-func (h *harness) anyResponse(n *node) ResponseBody {
+func (h *harness) anyResponse(n *node, req RequestBody) ResponseBody {
 	head := Head{Code: []Code{OK, OK, OK, NotLeader, FencedLeaderEpoch, UnknownLeaderEpoch, UnsupportedVersion}[h.rnd.IntN(7)],
 		Leader: LeaderAndEpoch{ID: h.small(5), Epoch: h.anyEpoch(n)}}
+	if h.rnd.IntN(2) == 0 { // else a replica would never win
+		head = Head{Leader: LeaderAndEpoch{ID: None, Epoch: n.core.State().Epoch}}
+		if _, ok := req.(VoteRequest); ok {
+			return VoteResponse{Head: head, Granted: true}
+		}
+	}
 	switch h.rnd.IntN(6) {
 	case 0:
 		return VoteResponse{Head: head, Granted: h.rnd.IntN(2) == 0}
