@@ -32,6 +32,7 @@ type Options struct {
 	LogDirs    int               // how many log.dirs; 1 when 0
 	Dynamic    bool              // kraft.version 1: formatted with --standalone, found by controller.quorum.bootstrap.servers
 	FormatArgs []string          // more arguments for `storage format`
+	Binary     string            // the weir to run; that of Binary when empty
 	Props      map[string]string // more keys of server.properties, also to replace the ones that New writes
 }
 
@@ -44,6 +45,7 @@ type Node struct {
 	Controller string   // host:port of the CONTROLLER listener
 
 	system  System
+	binary  string
 	props   map[string]string
 	started int // how many processes have been started
 	proc    *process
@@ -53,9 +55,12 @@ type Node struct {
 // failed, the end of the node's log is shown.
 func New(t testing.TB, o Options) *Node {
 	t.Helper()
-	n := &Node{ID: max(o.ID, 1), Dir: TempDir(t), system: o.System}
+	n := &Node{ID: max(o.ID, 1), Dir: TempDir(t), system: o.System, binary: o.Binary}
 	if n.system == "" {
 		n.system = Ours
+	}
+	if n.binary == "" {
+		n.binary = Binary(t)
 	}
 	if o.Formatter == "" {
 		o.Formatter = n.system

@@ -58,7 +58,7 @@ func (n *Node) Launch(t testing.TB, args ...string) {
 	var cmd *exec.Cmd
 	switch n.system {
 	case Ours:
-		cmd = exec.Command(Binary(t), append([]string{"server", n.Properties()}, args...)...)
+		cmd = exec.Command(n.binary, append([]string{"server", n.Properties()}, args...)...)
 	case Apache:
 		cmd = exec.Command(Oracle(t), "kafka-server-start", n.Properties())
 		cmd.Env = oracleEnv("-Xmx320m -Xms320m")
