@@ -18,14 +18,15 @@ func (l *Log) OffsetForTimestamp(ts int64) (TimestampOffset, bool, error) {
 			return TimestampOffset{}, false, err
 		}
 		if largest >= ts {
-			return l.findTimestamp(v, seg, ts)
+			return l.findTimestamp(v, seg, ts, v.logStart)
 		}
 	}
 	return TimestampOffset{}, false, nil
 }
 
 // MaxTimestamp finds the (first) record with the largest timestamp; false when
-// no record has one. Takes no lock.
+// no record has one. As in Kafka it may lie below the log start, in a segment
+// that DeleteRecords has cut in two. Takes no lock.
 func (l *Log) MaxTimestamp() (TimestampOffset, bool, error) {
 	v := l.view.Load()
 	if v.gone != nil {
@@ -45,12 +46,12 @@ func (l *Log) MaxTimestamp() (TimestampOffset, bool, error) {
 	if best == nil {
 		return TimestampOffset{}, false, nil
 	}
-	return l.findTimestamp(v, best, largest)
+	return l.findTimestamp(v, best, largest, best.BaseOffset())
 }
 
-// findTimestamp looks in one segment, as Kafka does.
-func (l *Log) findTimestamp(v *view, seg *segment.Segment, ts int64) (TimestampOffset, bool, error) {
-	f, found, err := seg.FindTimestamp(ts, v.logStart, nil)
+// findTimestamp looks in one segment, from an offset on, as Kafka does.
+func (l *Log) findTimestamp(v *view, seg *segment.Segment, ts, from int64) (TimestampOffset, bool, error) {
+	f, found, err := seg.FindTimestamp(ts, from, nil)
 	if err != nil {
 		return TimestampOffset{}, false, l.readError(seg, seg.BaseOffset(), err)
 	}
