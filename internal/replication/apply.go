@@ -20,13 +20,14 @@ import (
 func (m *Manager) Apply(img *image.Image, d *image.Delta) {
 	m.image.Store(img)
 	m.configure(img, d)
+	if !m.joined {
+		m.join(img)
+		return
+	}
 	for _, t := range d.DeletedTopics() {
 		for p := range t.Partitions() {
 			m.drop(key{t.ID, p}, "its topic was deleted")
 		}
-	}
-	if !m.applied {
-		m.strays(img)
 	}
 	for _, id := range d.ChangedTopics() {
 		if t, ok := img.TopicByID(id); ok {
@@ -38,10 +39,25 @@ func (m *Manager) Apply(img *image.Image, d *image.Delta) {
 		}
 	}
 	poke(m.attention)
-	if !m.applied {
-		poke(m.moves) // copies that an earlier run has begun go on
+}
+
+// join opens every replica that the image gives this broker, once it holds the
+// broker's own registration. Images before that are the past, as it is read from
+// the metadata log: by them, topics created since would seem unknown, and their
+// logs be moved out of the way, or logs be made for topics deleted since.
+func (m *Manager) join(img *image.Image) {
+	if epoch := m.o.Epoch(); epoch < 0 || img.Provenance.Offset < epoch {
+		return
 	}
-	m.applied = true
+	m.joined = true
+	m.strays(img)
+	for id, part := range img.PartitionsOn(m.o.NodeID) {
+		if t, ok := img.TopicByID(id.Topic); ok {
+			m.place(img, t, id.Partition, part)
+		}
+	}
+	poke(m.attention)
+	poke(m.moves) // copies that an earlier run has begun go on
 }
 
 // poke wakes a goroutine that waits on c; one wake is enough for many.
@@ -85,7 +101,7 @@ func (m *Manager) configure(img *image.Image, d *image.Delta) {
 	}
 }
 
-// strays moves logs that the first image does not know out of the way. They
+// strays moves logs that the image does not know out of the way. They
 // are kept: the operator decides (pain P16).
 func (m *Manager) strays(img *image.Image) {
 	m.o.Dirs.Logs(func(p checkpoint.TopicPartition, l *storage.Log, _ *dirs.Dir, future bool) bool {

@@ -3,6 +3,7 @@ package replication
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"slices"
 	"testing"
@@ -46,6 +47,7 @@ type env struct {
 	clock *clock.Manual
 	dirs  *dirs.Set
 	img   *image.Image
+	epoch int64 // of the broker's registration
 	ctl   *fakeController
 }
 
@@ -71,7 +73,8 @@ func (f *fakeController) Do(_ context.Context, req kmsg.Request) (kmsg.Response,
 
 func newEnv(t *testing.T) *env {
 	t.Helper()
-	e := &env{t: t, fs: memfs.New(), clock: clock.NewManual(start), img: image.New(), ctl: &fakeController{}}
+	e := &env{t: t, fs: memfs.New(), clock: clock.NewManual(start), epoch: 9, ctl: &fakeController{}}
+	e.img = registered(e.epoch)
 	for path, id := range map[string]uuid.UUID{"/a": dirA, "/b": dirB} {
 		if err := e.fs.MkdirAll(path, 0o755); err != nil {
 			t.Fatal(err)
@@ -83,6 +86,11 @@ func newEnv(t *testing.T) *env {
 	}
 	e.open()
 	return e
+}
+
+// registered is the image of an empty cluster up to the broker's registration.
+func registered(epoch int64) *image.Image {
+	return image.NewDelta(image.New()).Apply(image.Provenance{Offset: epoch})
 }
 
 // open makes the Manager on what stands on the disk.
@@ -110,7 +118,7 @@ func (e *env) open() {
 	}
 	e.Manager = New(Options{
 		NodeID: self, FS: e.fs, Dirs: e.dirs, Clock: e.clock, Logger: quiet, Buffers: new(batch.Pool), Static: static,
-		Controller: e.ctl, Epoch: func() int64 { return 9 }, MaxLag: time.Second,
+		Controller: e.ctl, Epoch: func() int64 { return e.epoch }, MaxLag: time.Second,
 	})
 }
 
@@ -226,7 +234,7 @@ func TestLogsOfOtherTopicsAreKeptAsStrays(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The topic is deleted while this broker is down.
-	e.img = image.New()
+	e.img = registered(e.epoch)
 	e.open()
 	e.replay(topic("a", t1), part(t1, 0, 1, 1, dirA, 1))
 	list, err := e.fs.ReadDir("/b")
@@ -238,6 +246,39 @@ func TestLogsOfOtherTopicsAreKeptAsStrays(t *testing.T) {
 	}
 	if _, err := e.Replica(t1, 0); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// After a start the metadata log is read from its beginning. By the images of the
+// past a log may seem unknown; nothing is done to it before the present is known.
+func TestNothingHappensBeforeTheRegistrationIsApplied(t *testing.T) {
+	e := newEnv(t)
+	e.replay(topic("a", t1), part(t1, 0, 1, 0, dirA, 1))
+	e.produce(e.get(t1, 0), "keep me")
+	if err := e.dirs.Crash(); err != nil {
+		t.Fatal(err)
+	}
+	e.img, e.epoch = image.New(), -1
+	e.open()
+	e.replay(topic("deleted-since", t2), part(t2, 0, 1, 0, dirB, 1))
+	e.epoch = e.img.Provenance.Offset + 4
+	e.replay(topic("a", t1), part(t1, 0, 1, 0, dirA, 1))
+	if _, err := e.Replica(t1, 0); err == nil {
+		t.Fatal("a replica was opened by an image of the past")
+	}
+	e.replay(remove(t2))
+	e.replay(topicSetting("a", "retention.ms", "5")) // up to the registration
+	if end := e.get(t1, 0).Log().LogEnd(); end != 1 {
+		t.Fatalf("the log ends at %d", end)
+	}
+	for _, dir := range []string{"/a", "/b"} {
+		list, err := e.fs.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if anyStray(list) || slices.ContainsFunc(list, func(d fs.DirEntry) bool { return d.Name() == "deleted-since-0" }) {
+			t.Errorf("%s holds %v", dir, list)
+		}
 	}
 }
 

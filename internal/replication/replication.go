@@ -67,7 +67,7 @@ type Options struct {
 	MaxLag    time.Duration // replica.lag.time.max.ms
 	// Controller takes the directories that new replicas were put in.
 	Controller Controller
-	// Epoch is this broker's registered epoch.
+	// Epoch is this broker's registered epoch, negative before its registration.
 	Epoch func() int64
 }
 
@@ -104,7 +104,7 @@ type Manager struct {
 	image     atomic.Pointer[image.Image]
 
 	effective atomic.Pointer[config.Effective]
-	applied   bool // an image was applied; belongs to the applying goroutine
+	joined    bool // the replicas follow the image, see join; belongs to the applying goroutine
 }
 
 type key struct {
