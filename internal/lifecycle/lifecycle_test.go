@@ -1,0 +1,273 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"weir/internal/clock"
+	"weir/internal/image"
+	"weir/internal/records"
+	"weir/internal/uuid"
+)
+
+// images is an Images that the test moves on.
+type images struct {
+	mu  sync.Mutex
+	img *image.Image
+	c   chan struct{}
+}
+
+func newImages(metadata int16) *images {
+	i := &images{img: image.New(), c: make(chan struct{})}
+	r := records.NewFeatureLevelRecord()
+	r.Name, r.FeatureLevel = "metadata.version", metadata
+	d := image.NewDelta(i.img)
+	if err := d.Replay(records.Versioned{Record: &r}); err != nil {
+		panic(err)
+	}
+	i.img = d.Apply(image.Provenance{Offset: 3})
+	return i
+}
+
+func (i *images) Image() *image.Image {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.img
+}
+
+// register shows broker 1 as registered and unfenced at this epoch.
+func (i *images) register(epoch int64) {
+	r := records.NewRegisterBrokerRecord()
+	r.BrokerID, r.BrokerEpoch, r.Fenced = 1, epoch, false
+	i.mu.Lock()
+	d := image.NewDelta(i.img)
+	if err := d.Replay(records.Versioned{Record: &r, Version: 4}); err != nil {
+		panic(err)
+	}
+	i.img = d.Apply(image.Provenance{Offset: epoch})
+	close(i.c)
+	i.c = make(chan struct{})
+	i.mu.Unlock()
+}
+
+func (i *images) WaitFor(ctx context.Context, ok func(*image.Image) bool) *image.Image {
+	for {
+		i.mu.Lock()
+		img, c := i.img, i.c
+		i.mu.Unlock()
+		if ok(img) {
+			return img
+		}
+		select {
+		case <-c:
+		case <-ctx.Done():
+			return img
+		}
+	}
+}
+
+// fake is a controller with one broker: it unfences what has caught up, and
+// lets it go when it asks.
+type fake struct {
+	imgs *images
+
+	mu       sync.Mutex
+	down     bool
+	epoch    int64
+	register int16 // error code of registrations
+	beat     int16 // error code of heartbeats
+	regs     []*kmsg.BrokerRegistrationRequest
+	beats    []*kmsg.BrokerHeartbeatRequest
+	leave    bool // answer ShouldShutdown
+}
+
+func (f *fake) Do(_ context.Context, req kmsg.Request) (kmsg.Response, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.down {
+		return nil, errors.New("no controller")
+	}
+	switch q := req.(type) {
+	case *kmsg.BrokerRegistrationRequest:
+		f.regs = append(f.regs, q)
+		res := q.ResponseKind().(*kmsg.BrokerRegistrationResponse)
+		res.ErrorCode = f.register
+		if res.ErrorCode == 0 {
+			f.epoch += 10
+			res.BrokerEpoch = f.epoch
+			f.imgs.register(f.epoch)
+		}
+		return res, nil
+	case *kmsg.BrokerHeartbeatRequest:
+		f.beats = append(f.beats, q)
+		res := q.ResponseKind().(*kmsg.BrokerHeartbeatResponse)
+		res.ErrorCode = f.beat
+		if q.BrokerEpoch != f.epoch {
+			res.ErrorCode = kerr.StaleBrokerEpoch.Code
+		}
+		res.IsFenced = q.CurrentMetadataOffset < f.epoch
+		res.IsCaughtUp = !res.IsFenced
+		res.ShouldShutdown = q.WantShutdown && f.leave
+		return res, nil
+	}
+	return nil, errors.New("unexpected request")
+}
+
+func (f *fake) set(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
+func (f *fake) count() (regs, beats int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.regs), len(f.beats)
+}
+
+func newLifecycle(f *fake) *Lifecycle {
+	return New(Options{
+		NodeID: 1, ClusterID: "c", Incarnation: uuid.UUID{1}, PreviousEpoch: 77, Controller: f, Images: f.imgs,
+		Features: func() []image.FeatureRange { return []image.FeatureRange{{Name: "metadata.version", Min: 7, Max: 30}} },
+		Dirs:     []uuid.UUID{{15: 1, 0: 9}}, Interval: 2 * time.Second, Clock: clock.System{}, Logger: slog.New(slog.DiscardHandler),
+		OfflineDirs: func() []uuid.UUID { return nil },
+	})
+}
+
+// run starts l and returns how to end it; the error of Run is checked.
+func run(t *testing.T, l *Lifecycle) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- l.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("run: %v", err)
+		}
+	}
+}
+
+func TestRegistersAndIsUnfencedWithoutWaitingForAnInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{imgs: newImages(30)}
+		l := newLifecycle(f)
+		begun := time.Now()
+		defer run(t, l)()
+		<-l.Running()
+		if took := time.Since(begun); took > time.Second || l.Epoch() != 10 || l.Phase() != Running {
+			t.Fatalf("running after %v at epoch %d, phase %s", took, l.Epoch(), l.Phase())
+		}
+		if f.regs[0].PreviousBrokerEpoch != 77 || f.regs[0].Features[0].MaxSupportedVersion != 30 {
+			t.Fatalf("registered with %+v", f.regs[0])
+		}
+		_, before := f.count()
+		time.Sleep(11 * time.Second) // synctest's clock
+		if _, after := f.count(); after-before != 5 {
+			t.Fatalf("%d heartbeats in 11 s at an interval of 2 s", after-before)
+		}
+	})
+}
+
+func TestWaitsForAController(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{imgs: newImages(30), down: true}
+		l := newLifecycle(f)
+		defer run(t, l)()
+		time.Sleep(30 * time.Second) // synctest's clock
+		if l.Phase() != Registering {
+			t.Fatal(l.Phase())
+		}
+		f.set(func() { f.down = false })
+		<-l.Running()
+	})
+}
+
+func TestRegistersAgainWhenForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{imgs: newImages(30)}
+		l := newLifecycle(f)
+		defer run(t, l)()
+		<-l.Running()
+		f.set(func() { f.epoch = 100 }) // somebody else registered the id, or we were unregistered
+		time.Sleep(5 * time.Second)     // synctest's clock
+		if l.Epoch() != 110 || l.Phase() != Running {
+			t.Fatalf("epoch %d, phase %s", l.Epoch(), l.Phase())
+		}
+	})
+}
+
+func TestDuplicateNodeIDWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{imgs: newImages(30), register: kerr.DuplicateBrokerRegistration.Code}
+		l := newLifecycle(f)
+		defer run(t, l)()
+		time.Sleep(9 * time.Second) // synctest's clock
+		if regs, _ := f.count(); l.Phase() != Registering || regs < 4 || regs > 6 {
+			t.Fatalf("phase %s after %d registrations", l.Phase(), regs)
+		}
+		f.set(func() { f.register = 0 })
+		<-l.Running()
+	})
+}
+
+func TestFatalRefusalsEndRun(t *testing.T) {
+	for _, e := range []*kerr.Error{kerr.InconsistentClusterID, kerr.UnsupportedVersion, kerr.InvalidRegistration} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fake{imgs: newImages(30), register: e.Code}
+			err := newLifecycle(f).Run(t.Context())
+			if err == nil || (e != kerr.InconsistentClusterID && !errors.Is(err, e)) {
+				t.Errorf("%s: %v", e.Message, err)
+			}
+			if e == kerr.InconsistentClusterID && !strings.Contains(err.Error(), "cluster c") {
+				t.Errorf("the message names no cluster: %v", err)
+			}
+		})
+	}
+}
+
+func TestControlledShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{imgs: newImages(30)}
+		l := newLifecycle(f)
+		defer run(t, l)()
+		<-l.Running()
+		time.AfterFunc(3*time.Second, func() { f.set(func() { f.leave = true }) })
+		begun := time.Now()
+		if err := l.Shutdown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begun); took < 3*time.Second || took > 4*time.Second || l.Phase() != Stopped {
+			t.Fatalf("gone after %v, phase %s", took, l.Phase())
+		}
+	})
+}
+
+func TestShutdownGivesUpWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{imgs: newImages(30)}
+		l := newLifecycle(f)
+		defer run(t, l)()
+		<-l.Running()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if err := l.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("got %v", err)
+		}
+	})
+}
+
+func TestShutdownOfABrokerThatNobodyKnows(t *testing.T) {
+	if err := newLifecycle(&fake{imgs: newImages(30)}).Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
