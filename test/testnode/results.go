@@ -2,6 +2,7 @@ package testnode
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,49 +34,58 @@ type Result struct {
 // WriteResult writes test/results/NAME.json.
 func WriteResult(t testing.TB, name string, took time.Duration, figures map[string]any) {
 	t.Helper()
-	root, err := Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := Result{Commit: commit(t, root), Date: time.Now().UTC().Format(time.RFC3339), Machine: machine(t), Seconds: took.Round(100 * time.Millisecond).Seconds(), Figures: figures}
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(root, "test", "results", name+".json")
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
+	if err := SaveResult(name, took, figures); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func commit(t testing.TB, root string) string {
-	t.Helper()
+// SaveResult is WriteResult for a TestMain.
+func SaveResult(name string, took time.Duration, figures map[string]any) error {
+	root, err := Root()
+	if err != nil {
+		return err
+	}
+	r := Result{Date: time.Now().UTC().Format(time.RFC3339), Seconds: took.Round(100 * time.Millisecond).Seconds(), Figures: figures}
+	if r.Commit, err = commit(root); err != nil {
+		return err
+	}
+	if r.Machine, err = machine(); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(root, "test", "results", name+".json")
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}
+
+func commit(root string) (string, error) {
 	cmd := exec.Command("git", "describe", "--always", "--dirty", "--abbrev=12")
 	cmd.Dir = root
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("git describe: %v", err)
+		return "", fmt.Errorf("git describe: %w", err)
 	}
-	return strings.TrimSpace(string(out))
+	return strings.TrimSpace(string(out)), nil
 }
 
-func machine(t testing.TB) Machine {
-	t.Helper()
+func machine() (Machine, error) {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
-		t.Fatal(err)
+		return Machine{}, err
 	}
 	var uts unix.Utsname
 	if err := unix.Uname(&uts); err != nil {
-		t.Fatal(err)
+		return Machine{}, err
 	}
 	return Machine{
 		CPUs:     runtime.NumCPU(),
 		MemoryGB: int(info.Totalram * uint64(info.Unit) >> 30),
 		Kernel:   unix.ByteSliceToString(uts.Release[:]),
 		Go:       runtime.Version(),
-	}
+	}, nil
 }
