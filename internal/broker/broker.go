@@ -102,6 +102,7 @@ func (b *Broker) start(ctx context.Context) error {
 	b.parts.Go(func() error { return b.quorum.Run(run) })
 	b.parts.Go(func() error { return b.replicas.Run(run) })
 	b.parts.Go(func() error { return b.lifecycle.Run(run) })
+	b.parts.Go(func() error { return lifecycle.RegisterController(run, b.controllerRegistration()) })
 	context.AfterFunc(run, func() { close(b.failed) })
 	b.control.Start()
 

@@ -219,6 +219,14 @@ func (b *Broker) openLifecycle(previousEpoch int64) {
 	})
 }
 
+// controllerRegistration is what this node's controller tells of itself.
+func (b *Broker) controllerRegistration() lifecycle.ControllerOptions {
+	return lifecycle.ControllerOptions{
+		NodeID: b.o.Node.NodeID, Incarnation: uuid.Random(rng.System()), Endpoints: reachable(b.o.Node.ControllerAddresses, b.control),
+		Features: b.served(), Controller: b.quorum, Images: b.quorum.Images(), Clock: b.clock, Logger: b.logger,
+	}
+}
+
 func (b *Broker) offlineDirs() []uuid.UUID {
 	var out []uuid.UUID
 	for _, d := range b.dirs.OfflineDirs() {

@@ -48,12 +48,18 @@ func (i *images) Image() *image.Image {
 func (i *images) register(epoch int64) {
 	r := records.NewRegisterBrokerRecord()
 	r.BrokerID, r.BrokerEpoch, r.Fenced = 1, epoch, false
+	i.replayAt(&r, epoch)
+}
+
+func (i *images) replay(r records.Metadata) { i.replayAt(r, i.Image().Provenance.Offset+1) }
+
+func (i *images) replayAt(r records.Metadata, offset int64) {
 	i.mu.Lock()
 	d := image.NewDelta(i.img)
-	if err := d.Replay(records.Versioned{Record: &r, Version: 4}); err != nil {
+	if err := d.Replay(records.Versioned{Record: r, Version: r.HighestVersion()}); err != nil {
 		panic(err)
 	}
-	i.img = d.Apply(image.Provenance{Offset: epoch})
+	i.img = d.Apply(image.Provenance{Offset: offset})
 	close(i.c)
 	i.c = make(chan struct{})
 	i.mu.Unlock()
@@ -271,3 +277,37 @@ func TestShutdownOfABrokerThatNobodyKnows(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestControllerRegistersOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		imgs := newImages(30)
+		sent := 0
+		ctl := doFunc(func(req kmsg.Request) (kmsg.Response, error) {
+			if sent++; sent == 1 {
+				return nil, errors.New("no controller yet")
+			}
+			q := req.(*kmsg.ControllerRegistrationRequest)
+			r := records.NewRegisterControllerRecord()
+			r.ControllerID, r.IncarnationID = q.ControllerID, q.IncarnationID
+			imgs.replay(&r)
+			return req.ResponseKind(), nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			done <- RegisterController(ctx, ControllerOptions{
+				NodeID: 1, Incarnation: uuid.UUID{1}, Controller: ctl, Images: imgs, Clock: clock.System{}, Logger: slog.New(slog.DiscardHandler),
+			})
+		}()
+		imgs.WaitFor(ctx, func(i *image.Image) bool { _, ok := i.Controller(1); return ok })
+		time.Sleep(time.Minute) // synctest's clock
+		cancel()
+		if err := <-done; err != nil || sent != 2 {
+			t.Fatalf("%v after %d requests", err, sent)
+		}
+	})
+}
+
+type doFunc func(req kmsg.Request) (kmsg.Response, error)
+
+func (f doFunc) Do(_ context.Context, req kmsg.Request) (kmsg.Response, error) { return f(req) }
