@@ -84,6 +84,9 @@ func (b *Broker) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := b.useReserve(); err != nil {
+		return err
+	}
 	if err := b.openQuorum(); err != nil {
 		return err
 	}
@@ -115,6 +118,7 @@ func (b *Broker) start(ctx context.Context) error {
 	}
 	// The registration told the controller that we have caught up: the image holds every topic there is.
 	b.unserved()
+	b.keepReserve()
 	b.clients.Start()
 	return nil
 }
@@ -133,9 +137,7 @@ func (b *Broker) ClusterID() string { return b.dirs.ClusterID() }
 // a part that had failed, or of what could not be closed.
 func (b *Broker) Shutdown(ctx context.Context) error {
 	if b.o.Static.Bool("controlled.shutdown.enable") {
-		if err := b.lifecycle.Shutdown(ctx); err != nil {
-			b.logger.Warn("leaving without the controller's consent", "err", err)
-		}
+		b.leave(ctx)
 	}
 	errs := []error{b.clients.Shutdown(ctx)}
 	b.cancel()
@@ -145,6 +147,23 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 	}
 	errs = append(errs, b.dirs.Close(b.lifecycle.Epoch()), b.metalog.Close())
 	return errors.Join(errs...)
+}
+
+// leave asks the controller to move leaderships away, for as long as there is a
+// node that can.
+func (b *Broker) leave(ctx context.Context) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-b.failed:
+			cancel(errors.New("a part of the node has failed"))
+		case <-ctx.Done():
+		}
+	}()
+	if err := b.lifecycle.Shutdown(ctx); err != nil {
+		b.logger.Warn("leaving without the controller's consent", "err", err)
+	}
 }
 
 // abandon closes what a failed start has opened, without marking anything clean.

@@ -182,6 +182,7 @@ func (b *Broker) openReplicas() {
 		},
 	})
 	b.quorum.Subscribe(b.replicas)
+	b.quorum.Subscribe(dynamic{b})
 }
 
 // openNetwork binds the listeners. Those of controllers accept at once.
@@ -213,9 +214,10 @@ func (b *Broker) openLifecycle(previousEpoch int64) {
 	b.lifecycle = lifecycle.New(lifecycle.Options{
 		NodeID: n.NodeID, ClusterID: b.dirs.ClusterID(), Incarnation: uuid.Random(rng.System()),
 		Endpoints: reachable(n.Advertised, b.clients), Features: b.registered, Rack: n.Rack,
-		Dirs: ids, Cordoned: b.dirs.Cordoned(), PreviousEpoch: previousEpoch,
+		Dirs: ids, Cordoned: b.dirs.Cordoned, PreviousEpoch: previousEpoch,
 		Controller: b.quorum, Images: b.quorum.Images(), Interval: ms(b.o.Static.Long("broker.heartbeat.interval.ms")),
 		Clock: b.clock, Logger: b.logger, OfflineDirs: b.offlineDirs,
+		GiveUp: func(err error) bool { return errors.Is(err, storage.ErrNoSpace) },
 	})
 }
 

@@ -35,7 +35,7 @@ unclean.leader.election.enable unclean.leader.election.interval.ms
 num.recovery.threads.per.data.dir
 socket.request.max.bytes socket.receive.buffer.bytes socket.send.buffer.bytes socket.listen.backlog.size
 queued.max.request.bytes max.connections max.connections.per.ip max.connections.per.ip.overrides
-max.connection.creation.rate connections.max.idle.ms
+max.connection.creation.rate connections.max.idle.ms cordoned.log.dirs
 fetch.max.bytes max.incremental.fetch.session.cache.slots max.request.partition.size.limit
 producer.id.expiration.ms producer.id.expiration.check.interval.ms
 replica.lag.time.max.ms replica.high.watermark.checkpoint.interval.ms

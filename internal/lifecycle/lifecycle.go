@@ -47,7 +47,8 @@ type Options struct {
 	Features    func() []image.FeatureRange // what it supports, asked at each registration
 	Rack        *string
 	Dirs        []uuid.UUID // online log directories
-	Cordoned    []uuid.UUID // of these, those that take no new replicas; told by heartbeats (KIP-1066)
+	// Cordoned lists those of Dirs that take no new replicas; told by heartbeats (KIP-1066).
+	Cordoned func() []uuid.UUID
 	// PreviousEpoch is the broker epoch in .kafka_cleanshutdown, -1 when the last
 	// stop was not clean (KIP-966).
 	PreviousEpoch int64
@@ -56,6 +57,9 @@ type Options struct {
 	Interval      time.Duration // broker.heartbeat.interval.ms
 	Clock         clock.Clock
 	Logger        *slog.Logger
+	// GiveUp tells that a controller that answers a request with err will go on to:
+	// a broker that is stopping then leaves without its consent. Nil: never.
+	GiveUp func(err error) bool
 	// OfflineDirs lists log directories that have failed since the start.
 	OfflineDirs func() []uuid.UUID
 }
@@ -233,10 +237,14 @@ func (l *Lifecycle) heartbeat(ctx context.Context) (time.Duration, error) {
 	for _, d := range l.o.OfflineDirs() {
 		req.OfflineLogDirs = append(req.OfflineLogDirs, d)
 	}
-	for _, d := range l.o.Cordoned {
+	for _, d := range l.o.Cordoned() {
 		req.CordonedLogDirs = append(req.CordonedLogDirs, d)
 	}
 	r, err := l.o.Controller.Do(ctx, req)
+	if err != nil && stopping && l.Phase() != Stopped && l.o.GiveUp != nil && l.o.GiveUp(err) {
+		l.o.Logger.Warn("leaving without the controller's consent", "err", err)
+		l.leave()
+	}
 	if err != nil {
 		return retryAfter, nil
 	}
@@ -258,8 +266,7 @@ func (l *Lifecycle) heard(ctx context.Context, res *kmsg.BrokerHeartbeatResponse
 	switch {
 	case res.ShouldShutdown:
 		if l.Phase() != Stopped {
-			l.phase.Store(int32(Stopped))
-			close(l.stopped)
+			l.leave()
 		}
 		return l.o.Interval
 	case l.Phase() == Stopping || l.isStopping():
@@ -286,6 +293,12 @@ func (l *Lifecycle) heard(ctx context.Context, res *kmsg.BrokerHeartbeatResponse
 		return 0
 	}
 	return retryAfter
+}
+
+// leave ends Shutdown's wait; once.
+func (l *Lifecycle) leave() {
+	l.phase.Store(int32(Stopped))
+	close(l.stopped)
 }
 
 // appliedUnfenced tells whether this node's own image has the unfencing, and with

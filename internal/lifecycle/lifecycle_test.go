@@ -145,7 +145,7 @@ func newLifecycle(f *fake) *Lifecycle {
 		NodeID: 1, ClusterID: "c", Incarnation: uuid.UUID{1}, PreviousEpoch: 77, Controller: f, Images: f.imgs,
 		Features: func() []image.FeatureRange { return []image.FeatureRange{{Name: "metadata.version", Min: 7, Max: 30}} },
 		Dirs:     []uuid.UUID{{15: 1, 0: 9}}, Interval: 2 * time.Second, Clock: clock.System{}, Logger: slog.New(slog.DiscardHandler),
-		OfflineDirs: func() []uuid.UUID { return nil },
+		OfflineDirs: func() []uuid.UUID { return nil }, Cordoned: func() []uuid.UUID { return nil },
 	})
 }
 

@@ -25,19 +25,6 @@ func NewConfigRules(static *config.Static) *ConfigRules {
 	return r
 }
 
-// scope is the table of keys that a kind of resource has.
-func scope(resType int8) (config.Scope, bool) {
-	switch resType {
-	case image.ResourceTopic:
-		return config.ScopeTopic, true
-	case image.ResourceBroker:
-		return config.ScopeBroker, true
-	case image.ResourceGroup:
-		return config.ScopeGroup, true
-	}
-	return 0, false
-}
-
 // Validate checks the values that a resource is to have.
 func (r *ConfigRules) Validate(res image.Resource, values map[string]string) error {
 	switch res.Type {
@@ -47,18 +34,10 @@ func (r *ConfigRules) Validate(res image.Resource, values map[string]string) err
 		return r.base.ValidateBroker(values, res.Name != "")
 	case image.ResourceGroup:
 		return r.base.ValidateGroup(values)
+	case image.ResourceClientMetrics:
+		return config.ValidateClientMetrics(values)
 	}
 	return nil
-}
-
-// IsList reports whether APPEND and SUBTRACT make sense for a key.
-func (r *ConfigRules) IsList(res image.Resource, key string) bool {
-	s, ok := scope(res.Type)
-	if !ok {
-		return false
-	}
-	k, ok := config.Lookup(s, key)
-	return ok && k.Type == config.TypeList
 }
 
 // Default is the static value or the default of a key, "" for none.

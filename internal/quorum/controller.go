@@ -30,6 +30,11 @@ func (n *Node) Do(ctx context.Context, req kmsg.Request) (kmsg.Response, error) 
 	if err := n.awaitActive(ctx); err != nil {
 		return nil, err
 	}
+	if q, ok := req.(*kmsg.UpdateFeaturesRequest); ok {
+		if refusal := n.refuseKRaftVersion(q); refusal != nil {
+			return refusal, nil
+		}
+	}
 	res, err := n.machine.Do(ctx, kmsg.NameForKey(req.Key()), n.write(f))
 	if err != nil {
 		return nil, err

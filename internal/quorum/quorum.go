@@ -114,7 +114,7 @@ type appender struct{ log *metalog.Log }
 func (a appender) Append(epoch int32, recs []records.Versioned, atomic bool) (int64, error) {
 	last, err := a.log.Append(epoch, recs, atomic)
 	var large *metalog.TooLargeError
-	if errors.As(err, &large) {
+	if errors.As(err, &large) || errors.Is(err, metalog.ErrNoSpace) {
 		return last, fmt.Errorf("%w: %w", statemachine.ErrRefused, err)
 	}
 	return last, err

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/clock"
@@ -61,7 +62,7 @@ func start(t *testing.T, fs *memfs.FS, snapshotBytes int64, subs ...Subscriber) 
 	core := controller.New(controller.Options{
 		NodeID: 1, ClusterID: cluster, BrokerHere: true, SessionTimeoutMs: 9000, NoOpIntervalMs: 500,
 		DefaultPartitions: 1, DefaultReplicationFactor: 1, QuorumNodes: []int32{1},
-		Supported: []image.FeatureRange{{Name: "metadata.version", Min: 7, Max: image.MetadataLatest}},
+		Supported: []image.FeatureRange{{Name: "metadata.version", Min: 7, Max: image.MetadataLatest}, {Name: image.FeatureKRaft, Max: 1}},
 		Bootstrap: []records.Versioned{{Record: &level}}, Config: NewConfigRules(static),
 	})
 	n := &node{log: log, done: make(chan error, 1), Node: New(Options{
@@ -291,6 +292,24 @@ func TestWaitForEndsWithItsContext(t *testing.T) {
 		i.WaitFor(ctx, func(*image.Image) bool { return false })
 		if took := time.Since(begun); took != time.Second {
 			t.Fatalf("waited %v", took)
+		}
+	})
+}
+
+func TestKRaftVersionIsNotChangedSilently(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := start(t, newDisk(t), 1<<30)
+		defer n.stop(t)
+		n.register(t, 1)
+		for level, want := range map[int16]int16{0: 0, 1: kerr.InvalidUpdateVersion.Code} {
+			req := kmsg.NewPtrUpdateFeaturesRequest()
+			req.Version = 2
+			u := kmsg.NewUpdateFeaturesRequestFeatureUpdate()
+			u.Feature, u.MaxVersionLevel, u.UpgradeType = image.FeatureKRaft, level, 1
+			req.FeatureUpdates = append(req.FeatureUpdates, u)
+			if res := do[*kmsg.UpdateFeaturesResponse](t, n, req); res.ErrorCode != want {
+				t.Errorf("kraft.version=%d: error %d, want %d", level, res.ErrorCode, want)
+			}
 		}
 	})
 }

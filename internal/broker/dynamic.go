@@ -1,0 +1,37 @@
+package broker
+
+import (
+	"slices"
+	"strconv"
+
+	"weir/internal/config"
+	"weir/internal/image"
+)
+
+// dynamic follows the dynamic configuration of brokers, for what is not a
+// property of topics: package replication has taken it already when Apply runs.
+// Keys that only the file sets, and those that Weir does not honour, are not
+// here; see package config.
+type dynamic struct{ b *Broker }
+
+// Apply takes changed limits of connections and cordoned directories.
+func (d dynamic) Apply(_ *image.Image, delta *image.Delta) {
+	node := strconv.Itoa(int(d.b.o.Node.NodeID))
+	if !slices.ContainsFunc(delta.ChangedConfigs(), func(r image.Resource) bool {
+		return r.Type == image.ResourceBroker && (r.Name == "" || r.Name == node)
+	}) {
+		return
+	}
+	eff := d.b.eff()
+	d.b.limit(eff)
+	d.b.dirs.SetCordoned(eff.List("cordoned.log.dirs"))
+	d.b.lifecycle.Wake() // heartbeats tell the controller what is cordoned
+}
+
+// limit gives the listeners of clients their limits. A value that does not
+// resolve (a host name in max.connections.per.ip.overrides) leaves the old ones.
+func (b *Broker) limit(eff *config.Effective) {
+	if err := b.clients.SetLimits(limits(eff)); err != nil {
+		b.logger.Error("limits of connections stay as they were", "err", err)
+	}
+}
