@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -54,9 +55,9 @@ type produced struct {
 
 // produceWait is a partition whose answer waits for the commit.
 type produceWait struct {
-	replica          *partition.Replica
-	commit           *partition.Commit
-	topic, partition int // index into the answer
+	replica *partition.Replica
+	commit  *partition.Commit
+	row     *kmsg.ProduceResponseTopicPartition // in the answer
 }
 
 // Handle appends each partition's batch in turn.
@@ -78,26 +79,59 @@ func (p *Produce) Handle(ctx context.Context, c *Call, r kmsg.Request) wire.Resp
 	return wire.Pending{Done: done, Finish: d.answer}
 }
 
+// appendAll appends every partition's batch. A partition that the request names
+// twice counts once, with its last batch, as in Kafka.
 func (d *produced) appendAll() {
+	last := lastNamed(d.req)
 	d.res.Topics = make([]kmsg.ProduceResponseTopic, 0, len(d.req.Topics))
 	for i := range d.req.Topics {
 		t := &d.req.Topics[i]
 		rt := kmsg.NewProduceResponseTopic()
 		rt.Topic, rt.TopicID = t.Topic, t.TopicID
-		rt.Partitions = make([]kmsg.ProduceResponseTopicPartition, len(t.Partitions))
-		d.res.Topics = append(d.res.Topics, rt)
+		rt.Partitions = make([]kmsg.ProduceResponseTopicPartition, 0, len(t.Partitions))
 		topic, err := d.lookup(t)
 		for j := range t.Partitions {
-			rp := &d.res.Topics[i].Partitions[j]
-			*rp = kmsg.NewProduceResponseTopicPartition()
-			rp.Partition, rp.BaseOffset, rp.LogStartOffset = t.Partitions[j].Partition, -1, -1
+			q := &t.Partitions[j]
+			if last != nil && last[partKey{uuid.UUID(t.TopicID), t.Topic, q.Partition}] != q {
+				continue
+			}
+			rp := kmsg.NewProduceResponseTopicPartition()
+			rp.Partition, rp.BaseOffset, rp.LogStartOffset = q.Partition, -1, -1
+			rt.Partitions = append(rt.Partitions, rp)
+			row := &rt.Partitions[len(rt.Partitions)-1]
 			if err == nil {
-				d.appendOne(topic, &t.Partitions[j], rp, i, j)
+				d.appendOne(topic, q, row)
 			} else {
-				d.fail(rp, err)
+				d.fail(row, err)
 			}
 		}
+		if len(rt.Partitions) > 0 {
+			d.res.Topics = append(d.res.Topics, rt)
+		}
 	}
+}
+
+// lastNamed finds the last part of each partition; nil when the request cannot
+// name one twice, which is what clients send.
+func lastNamed(req *kmsg.ProduceRequest) map[partKey]*kmsg.ProduceRequestTopicPartition {
+	n := 0
+	for i := range req.Topics {
+		n += len(req.Topics[i].Partitions)
+	}
+	if n < 2 {
+		return nil
+	}
+	last := make(map[partKey]*kmsg.ProduceRequestTopicPartition, n)
+	for i := range req.Topics {
+		t := &req.Topics[i]
+		for j := range t.Partitions {
+			last[partKey{uuid.UUID(t.TopicID), t.Topic, t.Partitions[j].Partition}] = &t.Partitions[j]
+		}
+	}
+	if len(last) == n {
+		return nil
+	}
+	return last
 }
 
 func (d *produced) lookup(t *kmsg.ProduceRequestTopic) (*image.Topic, error) {
@@ -116,16 +150,23 @@ func (d *produced) lookup(t *kmsg.ProduceRequestTopic) (*image.Topic, error) {
 	return topic, nil
 }
 
-func (d *produced) appendOne(t *image.Topic, q *kmsg.ProduceRequestTopicPartition, rp *kmsg.ProduceResponseTopicPartition, i, j int) {
+func (d *produced) appendOne(t *image.Topic, q *kmsg.ProduceRequestTopicPartition, rp *kmsg.ProduceResponseTopicPartition) {
 	replica, err := find(d.img, d.p.Replicas, t, q.Partition)
 	if err != nil {
 		d.fail(rp, err)
 		return
 	}
 	replica.Stats().ProduceRequests.Add(1)
-	if d.req.Version >= 3 && transactional(q.Records) {
-		d.fail(rp, errTransactionsNotServed)
-		return
+	if d.req.Version >= 3 {
+		b, err := batch.Single(q.Records, d.req.Version)
+		if err == nil && b.IsTransactional() {
+			err = errTransactionsNotServed
+		}
+		if err != nil {
+			d.fail(rp, err)
+			rp.ErrorMessage = unreadable(err)
+			return
+		}
 	}
 	a, err := replica.AppendAsLeader(partition.AppendRequest{
 		Records: q.Records, Version: d.req.Version, Acks: d.acks,
@@ -133,6 +174,9 @@ func (d *produced) appendOne(t *image.Topic, q *kmsg.ProduceRequestTopicPartitio
 	if err != nil {
 		replica.Stats().FailedProduce.Add(1)
 		d.fail(rp, err)
+		if tellsLogStart(err) {
+			rp.LogStartOffset = replica.Log().LogStart()
+		}
 		return
 	}
 	rp.BaseOffset, rp.LogAppendTime, rp.LogStartOffset = a.FirstOffset, a.LogAppendTimeMs, a.LogStart
@@ -145,22 +189,40 @@ func (d *produced) appendOne(t *image.Topic, q *kmsg.ProduceRequestTopicPartitio
 		return
 	}
 	if commit != nil {
-		d.waits = append(d.waits, produceWait{replica: replica, commit: commit, topic: i, partition: j})
+		d.waits = append(d.waits, produceWait{replica: replica, commit: commit, row: rp})
 	}
 }
 
-func transactional(records []byte) bool {
-	b, _, err := batch.Next(records)
-	return err == nil && b.IsTransactional()
+// tellsLogStart tells whether an error's row names the log start offset: Kafka
+// leaves it out of a few (ReplicaManager.appendToLocalLog).
+func tellsLogStart(err error) bool {
+	switch k := kind(err); k {
+	case kerr.UnknownTopicOrPartition, kerr.NotLeaderForPartition, kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.CorruptMessage, kerr.KafkaStorageError:
+		return false
+	}
+	return true
 }
 
-// fail puts an error into a partition's answer.
+// unreadable is the text for records whose first bytes are no batch; Kafka gives
+// none for a batch that is only not allowed.
+func unreadable(err error) *string {
+	var corrupt *batch.CorruptError
+	if !errors.As(err, &corrupt) {
+		return nil
+	}
+	text := strings.ToUpper(corrupt.Reason[:1]) + corrupt.Reason[1:]
+	return &text
+}
+
+// fail puts an error into a partition's row. What the row tells of an append
+// that happened stays: the records are in the log. Kafka sends a text only with
+// record errors.
 func (d *produced) fail(rp *kmsg.ProduceResponseTopicPartition, err error) {
 	d.failed = true
-	rp.ErrorCode, rp.ErrorMessage = code(err), messageOf(err)
-	rp.BaseOffset, rp.LogAppendTime = -1, -1
+	rp.ErrorCode = code(err)
 	var invalid *batch.InvalidRecordError
-	if errors.As(err, &invalid) {
+	if errors.As(err, &invalid) && len(invalid.RecordErrors) > 0 {
+		rp.ErrorMessage = &invalid.Message
 		rp.ErrorRecords = make([]kmsg.ProduceResponseTopicPartitionErrorRecord, 0, len(invalid.RecordErrors))
 		for _, e := range invalid.RecordErrors {
 			er := kmsg.NewProduceResponseTopicPartitionErrorRecord()
@@ -211,15 +273,14 @@ func (d *produced) wait(ctx context.Context, done chan<- struct{}) {
 // REQUEST_TIMED_OUT: their records are in the log all the same.
 func (d *produced) answer() wire.Response {
 	for _, w := range d.waits {
-		rp := &d.res.Topics[w.topic].Partitions[w.partition]
 		select {
 		case <-w.commit.Done():
 			if err := w.commit.Err(); err != nil {
-				d.fail(rp, err)
+				d.fail(w.row, err)
 			}
 		default:
 			w.replica.Forget(w.commit)
-			d.fail(rp, kerr.RequestTimedOut)
+			d.fail(w.row, kerr.RequestTimedOut)
 		}
 	}
 	endpoints(d.img, d.c.Conn.Listener(), d.leaders, func(b *image.Broker, e image.Endpoint) {

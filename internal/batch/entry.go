@@ -35,7 +35,7 @@ func EntryLen(head []byte) (n int, magic int8, err error) {
 	case 2:
 		least = HeaderLen - OverheadLen
 	default:
-		return 0, magic, &CorruptError{Offset: int64(binary.BigEndian.Uint64(head)), Reason: fmt.Sprintf("unknown magic %d", magic)}
+		return 0, magic, &CorruptError{Offset: int64(binary.BigEndian.Uint64(head)), Reason: fmt.Sprintf("invalid magic found in record: %d", magic)}
 	}
 	if size < least {
 		return 0, magic, &CorruptError{Offset: int64(binary.BigEndian.Uint64(head)), Reason: fmt.Sprintf("record size %d is less than the minimum %d of magic %d", size, least, magic)}
