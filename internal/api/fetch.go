@@ -144,8 +144,11 @@ const (
 
 func (d *fetching) read(p *fetchPart) readOutcome {
 	old := d.results[p]
-	if old != nil && (old.ErrorCode != 0 || old.Size() > 0) {
-		return readMore // this answer has its share; what came since waits for the next
+	if old != nil {
+		if old.ErrorCode != 0 {
+			return readMore
+		}
+		d.undo(old) // more has come while we waited for min bytes: read all of it at once
 	}
 	err := p.resolve(d.img, d.f.Replicas)
 	if err == nil {
@@ -155,7 +158,9 @@ func (d *fetching) read(p *fetchPart) readOutcome {
 		d.fail(p, err)
 		return readMore
 	}
-	p.replica.Stats().FetchRequests.Add(1)
+	if old == nil {
+		p.replica.Stats().FetchRequests.Add(1)
+	}
 	limit := min(p.maxBytes, d.left)
 	if limit <= 0 && d.size > 0 {
 		d.note(p, old)
@@ -170,6 +175,17 @@ func (d *fetching) read(p *fetchPart) readOutcome {
 		return readMore
 	}
 	return d.take(p, got)
+}
+
+// undo takes what was read before out of the answer.
+func (d *fetching) undo(fp *wire.FetchPartition) {
+	n := fp.Size()
+	for i := range fp.Regions {
+		fp.Regions[i].Release()
+	}
+	fp.Regions, fp.Bytes = nil, nil
+	d.size -= n
+	d.left += int(n)
 }
 
 // refuse tells what this version of the client cannot be given (KIP-110, K6).
@@ -225,7 +241,6 @@ func (d *fetching) take(p *fetchPart, got partition.Read) readOutcome {
 	n := fp.Size()
 	d.size += n
 	d.left -= int(n)
-	p.replica.Stats().BytesOut.Add(n)
 	if n > 0 || got.FirstBatchCut {
 		return readMore
 	}
@@ -336,6 +351,9 @@ func (d *fetching) answer() wire.Response {
 		fp := d.results[p]
 		if !d.full && !p.news(fp) {
 			continue
+		}
+		if n := fp.Size(); n > 0 {
+			p.replica.Stats().BytesOut.Add(n)
 		}
 		p.sentHW, p.sentLogStart = fp.HighWatermark, fp.LogStartOffset
 		topic := partKey{id: p.key.id, topic: p.key.topic}
