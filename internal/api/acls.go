@@ -10,7 +10,10 @@ import (
 )
 
 // ACLs answers DescribeAcls (29), CreateAcls (30) and DeleteAcls (31), versions
-// 0–3, as Kafka does without an authorizer: SECURITY_DISABLED.
+// 0–3.
+//
+// Not implemented: authorizers; every request is answered SECURITY_DISABLED, as
+// Kafka does without one.
 type ACLs struct{ API kmsg.Key }
 
 // Key is the API it was made for.

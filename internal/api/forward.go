@@ -10,14 +10,16 @@ import (
 	"weir/internal/wire"
 )
 
-// Forward serves an API that the active controller decides: the request goes
-// there as it is, and the controller's answer comes back. It serves the versions
-// of CreateTopics (19), DeleteTopics (20), CreatePartitions (37), AlterConfigs
-// (33), IncrementalAlterConfigs (44), UpdateFeatures (57), ElectLeaders (43),
-// AlterPartition (56), AllocateProducerIds (67), BrokerRegistration (62),
-// BrokerHeartbeat (63), UnregisterBroker (64), AssignReplicasToDirs (73),
-// ControllerRegistration (70), AlterPartitionReassignments (45) and
-// ListPartitionReassignments (46); see controller_*.go for what each changed.
+// Forward serves an API of the controller, in all its versions. The active controller decides: the
+// request goes there as it is, and its answer comes back.
+//
+//	CreateTopics             v1 an error message, validate only; v4 -1 asks for the default partitions and replicas; v5 partitions, replicas and configurations in the answer; v7 topic ids
+//	DeleteTopics             v5 an error message; v6 topics by id (KIP-516)
+//	CreatePartitions         v2 flexible
+//	AlterConfigs             v2 flexible
+//	IncrementalAlterConfigs  v1 flexible
+//	UpdateFeatures           v1 upgrade types and validate only (KIP-584); v2 one error for all features
+//	ElectLeaders             v1 unclean elections (KIP-460); v2 flexible
 type Forward struct {
 	API        kmsg.Key
 	Controller Controller

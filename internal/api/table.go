@@ -69,6 +69,17 @@ func (t *Table) Keys() []int16 {
 	return slices.Clip(keys)
 }
 
+// Handlers lists the handlers, in the order of API keys.
+func (t *Table) Handlers() []Handler {
+	var list []Handler
+	for _, h := range t.handlers {
+		if h != nil {
+			list = append(list, h)
+		}
+	}
+	return list
+}
+
 // Handle decodes one request and runs its handler. A request that does not
 // decode, or whose API or version is not served, closes the connection, since no
 // answer could be shaped for it; only ApiVersions has an answer for a version
