@@ -89,7 +89,10 @@ func (s *Set) loadDir(ctx context.Context, d *Dir) error {
 		return err
 	}
 	how := "no clean shutdown, recovering from the recovery points"
-	if l.clean {
+	switch {
+	case len(l.found) == 0:
+		how = "no logs here yet"
+	case l.clean:
 		how = "clean shutdown, no recovery needed"
 	}
 	s.log.Info("loading logs", "dir", d.Path, "logs", len(l.found), "state", how)
