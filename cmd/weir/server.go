@@ -19,6 +19,7 @@ import (
 	"weir/internal/clock"
 	"weir/internal/config"
 	"weir/internal/image"
+	"weir/internal/storage/dirs"
 	"weir/internal/vfs"
 )
 
@@ -26,7 +27,6 @@ import (
 const defaultProperties = `process.roles=broker,controller
 node.id=1
 listeners=PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093
-advertised.listeners=PLAINTEXT://127.0.0.1:9092
 controller.listener.names=CONTROLLER
 controller.quorum.bootstrap.servers=127.0.0.1:9093
 log.dirs=weir-data
@@ -45,9 +45,13 @@ func serverCommand() *cobra.Command {
 		Short: "Run a node: broker and controller",
 		Long: `Run a node: broker and controller.
 
-Without a file the node listens on 127.0.0.1:9092 and keeps its data in
-./weir-data, which it formats by itself. With a file the log directories must
-have been formatted: weir storage format --help.`,
+Without a file the node listens on 127.0.0.1:9092 (controller: 9093) and keeps
+its data in ./weir-data, which it formats by itself. With a file, a
+server.properties as Apache Kafka's, the log directories must have been
+formatted: weir storage format --help.
+
+The log goes to standard error. SIGINT and SIGTERM stop the node in good order,
+a second one at once.`,
 		Example: `  weir server
   weir server --override log.dirs=/var/lib/weir
   weir server /etc/weir/server.properties --log-level debug`,
@@ -85,7 +89,7 @@ func runServer(ctx context.Context, f serverFlags, args []string) error {
 		if signals.Err() != nil {
 			return nil // asked to stop before it was up
 		}
-		return err
+		return advise(err, args)
 	}
 	logger.Info("serving", "node", node.NodeID, "cluster", b.ClusterID(), "listeners", addresses(b.Addresses()), "took", time.Since(start).Round(time.Millisecond))
 	if len(args) == 0 {
@@ -104,6 +108,15 @@ func runServer(ctx context.Context, f serverFlags, args []string) error {
 	}
 	logger.Info("stopped")
 	return nil
+}
+
+// advise adds the command that helps, where there is one.
+func advise(err error, args []string) error {
+	var unformatted *dirs.NotFormattedError
+	if errors.As(err, &unformatted) && len(args) == 1 {
+		return fmt.Errorf("%w\na new cluster of one node: weir storage format -c %s -t $(weir storage random-uuid) --standalone", err, args[0])
+	}
+	return err
 }
 
 // stopTimeout is how long a node tries to leave in good order.
