@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -13,6 +14,7 @@ import (
 	"weir/internal/image"
 	"weir/internal/isr"
 	"weir/internal/partition"
+	"weir/internal/replication"
 	"weir/internal/storage"
 	"weir/internal/wire"
 )
@@ -86,6 +88,10 @@ func (f *Fetch) Handle(ctx context.Context, c *Call, r kmsg.Request) wire.Respon
 		d.left = min(d.left, f.MaxBytes)
 	}
 	s.update(req)
+	if !full && len(s.parts) == 0 {
+		f.Sessions.remove(s.id) // as Kafka: a session that has become empty ends
+		return &wire.FetchResponse{Version: req.Version}
+	}
 	d.readNews()
 	d.wait(ctx)
 	return d.answer()
@@ -102,7 +108,7 @@ func (d *fetching) wait(ctx context.Context) {
 	for !d.enough() {
 		select {
 		case <-d.s.wake:
-			d.img = d.f.Images.Image()
+			d.img = d.settled(ctx)
 			d.readNews()
 		case <-late:
 			return
@@ -110,6 +116,39 @@ func (d *fetching) wait(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// settled is the image to read by after a change. A replica is retired just
+// before the image without it is published: then it waits for that image, so that
+// the answer says that the topic is gone.
+func (d *fetching) settled(ctx context.Context) *image.Image {
+	img := d.f.Images.Image()
+	for _, p := range d.s.pending() {
+		if p.replica == nil {
+			continue
+		}
+		var retired *replication.NotHostedError
+		if _, err := d.f.Replicas.Replica(p.topicID, p.key.partition); !errors.As(err, &retired) {
+			continue
+		}
+		old := partitionOf(img, p)
+		wait, cancel := context.WithTimeout(ctx, settleWait)
+		img = d.f.Images.WaitFor(wait, func(i *image.Image) bool {
+			now := partitionOf(i, p)
+			return now == nil || now != old
+		})
+		cancel()
+	}
+	return img
+}
+
+func partitionOf(img *image.Image, p *fetchPart) *image.Partition {
+	t, ok := img.TopicByID(p.topicID)
+	if !ok {
+		return nil
+	}
+	q, _ := t.Partition(p.key.partition)
+	return q
 }
 
 func (d *fetching) enough() bool {
@@ -150,11 +189,15 @@ func (d *fetching) read(p *fetchPart) readOutcome {
 		}
 		d.undo(old) // more has come while we waited for min bytes: read all of it at once
 	}
-	err := p.resolve(d.img, d.f.Replicas)
-	if err == nil {
-		err = d.refuse(p)
+	if err := p.resolve(d.img, d.f.Replicas); err != nil {
+		d.fail(p, err)
+		if p.missing = missing(err); p.missing {
+			d.results[p].AbortedTransactions = []wire.AbortedTransaction{} // as Kafka, not null
+		}
+		return readMore
 	}
-	if err != nil {
+	p.missing = false
+	if err := d.refuse(p); err != nil {
 		d.fail(p, err)
 		return readMore
 	}
@@ -162,6 +205,10 @@ func (d *fetching) read(p *fetchPart) readOutcome {
 		p.replica.Stats().FetchRequests.Add(1)
 	}
 	limit := min(p.maxBytes, d.left)
+	if (p.maxBytes < 0 || d.req.MaxBytes < 0 && d.req.Version >= 3) && p.offset < p.replica.Log().HighWatermark() {
+		d.fail(p, kerr.UnknownServerError) // Kafka's read throws
+		return readMore
+	}
 	if limit <= 0 && d.size > 0 {
 		d.note(p, old)
 		return readNoBudget
@@ -188,12 +235,28 @@ func (d *fetching) undo(fp *wire.FetchPartition) {
 	d.left += int(n)
 }
 
-// refuse tells what this version of the client cannot be given (KIP-110, K6).
+// refuse tells what a client is not given: zstd where batches are converted down
+// (KIP-110; from v4 on Kafka 4.3.1 sends what is stored, case K6), and partitions
+// to brokers that hold no replica.
 func (d *fetching) refuse(p *fetchPart) error {
-	if d.req.Version < 10 && p.replica.Log().Config().CompressionType == "zstd" {
+	if d.req.Version < 4 && p.replica.Log().Config().CompressionType == "zstd" {
 		return kerr.UnsupportedCompressionType
 	}
+	if d.follower >= 0 {
+		return d.refuseFollower(p)
+	}
 	return nil
+}
+
+// refuseFollower refuses a broker that is no follower of the partition.
+func (d *fetching) refuseFollower(p *fetchPart) error {
+	s := p.replica.Status()
+	if t, ok := d.img.TopicByID(p.topicID); ok && s.Leading && d.follower != s.Leader {
+		if q, ok := t.Partition(p.key.partition); ok && slices.Contains(q.Replicas, d.follower) {
+			return nil
+		}
+	}
+	return &partition.NotLeaderError{Topic: p.topic, Partition: p.key.partition, Leader: s.Leader, LeaderEpoch: s.LeaderEpoch}
 }
 
 func (d *fetching) isolation() partition.Isolation {
@@ -204,6 +267,12 @@ func (d *fetching) isolation() partition.Isolation {
 		return partition.ReadCommitted
 	}
 	return partition.ReadUncommitted
+}
+
+// missing tells that a partition does not exist, or not any more.
+func missing(err error) bool {
+	k := kind(err)
+	return k == kerr.UnknownTopicOrPartition || k == kerr.UnknownTopicID
 }
 
 // take puts what was read into the answer.
@@ -278,6 +347,9 @@ func (d *fetching) fail(p *fetchPart, err error) {
 	fp.ErrorCode, fp.HighWatermark = code(err), -1
 	d.urgent = true
 	p.sentHW, p.sentLogStart = -1, -1
+	if d.req.Version < 16 {
+		return
+	}
 	var moved *partition.NotLeaderError
 	var epoch *partition.EpochError
 	switch {
@@ -288,6 +360,9 @@ func (d *fetching) fail(p *fetchPart, err error) {
 		fp.CurrentLeader = wire.LeaderAndEpoch{LeaderID: s.Leader, LeaderEpoch: s.LeaderEpoch}
 	default:
 		return
+	}
+	if d.follower >= 0 {
+		return // brokers know each other's addresses
 	}
 	if d.leaders == nil {
 		d.leaders = map[int32]struct{}{}
@@ -337,33 +412,27 @@ func downConvert(dst, raw []byte, magic int8, from int64, buf *batch.Buffers) ([
 	return dst, nil
 }
 
-// answer lays the rows out by topic. An incremental answer leaves out
-// partitions without news (K14).
+// answer lays the rows out: those of partitions that exist in the order in which
+// they were read, then the others. Neighbours of one topic share an entry. An
+// incremental answer leaves out partitions without news (K14).
 func (d *fetching) answer() wire.Response {
-	r := &wire.FetchResponse{Version: d.req.Version}
-	if d.full && d.req.Version >= 7 && d.req.SessionEpoch == sessionEpochNew && len(d.s.parts) > 0 {
+	r := &wire.FetchResponse{Version: d.req.Version, SessionID: d.s.id}
+	if d.full && d.req.Version >= 7 && d.req.SessionEpoch == sessionEpochNew {
 		r.SessionID = d.f.Sessions.keep(d.s, d.follower >= 0)
-	} else if !d.full {
-		r.SessionID = d.s.id
 	}
-	index := map[partKey]int{}
-	for _, p := range d.order {
-		fp := d.results[p]
-		if !d.full && !p.news(fp) {
-			continue
+	for _, last := range []bool{false, true} {
+		for _, p := range d.order {
+			fp := d.results[p]
+			if p.missing != last || (!d.full && !p.news(fp)) {
+				continue
+			}
+			p.sentHW, p.sentLogStart = fp.HighWatermark, fp.LogStartOffset
+			if n := len(r.Topics); n == 0 || r.Topics[n-1].Topic != p.key.topic || r.Topics[n-1].TopicID != p.key.id {
+				r.Topics = append(r.Topics, wire.FetchTopic{Topic: p.key.topic, TopicID: p.key.id})
+			}
+			t := &r.Topics[len(r.Topics)-1]
+			t.Partitions = append(t.Partitions, *fp)
 		}
-		if n := fp.Size(); n > 0 {
-			p.replica.Stats().BytesOut.Add(n)
-		}
-		p.sentHW, p.sentLogStart = fp.HighWatermark, fp.LogStartOffset
-		topic := partKey{id: p.key.id, topic: p.key.topic}
-		i, ok := index[topic]
-		if !ok {
-			i = len(r.Topics)
-			index[topic] = i
-			r.Topics = append(r.Topics, wire.FetchTopic{Topic: p.key.topic, TopicID: p.key.id})
-		}
-		r.Topics[i].Partitions = append(r.Topics[i].Partitions, *fp)
 	}
 	endpoints(d.img, d.c.Conn.Listener(), d.leaders, func(b *image.Broker, e image.Endpoint) {
 		r.Nodes = append(r.Nodes, wire.NodeEndpoint{NodeID: b.ID, Host: e.Host, Port: int32(e.Port), Rack: b.Rack})

@@ -55,6 +55,9 @@ type fetchPart struct {
 	// What the client was told last; -1 before the first answer.
 	sentHW, sentLogStart int64
 
+	// missing is set while the partition does not exist; guarded by busy.
+	missing bool
+
 	queued bool // in s.news; guarded by s.newsMu
 }
 
@@ -70,10 +73,8 @@ type fetchSession struct {
 	// busy is held while a fetch of this session runs. A second one at the same
 	// time is a client's mistake and is refused.
 	busy  sync.Mutex
-	epoch int32 // the next fetch must carry it; guarded by the cache's mu
-	parts map[partKey]*fetchPart
-	// order keeps the request order of the partitions of a first fetch (K9).
-	removed bool // from the cache; guarded by the cache's mu
+	epoch int32                  // the next fetch must carry it; guarded by the cache's mu
+	parts map[partKey]*fetchPart // guarded by busy
 
 	newsMu sync.Mutex
 	news   []*fetchPart // to be read, in fair order; guarded by newsMu
@@ -112,6 +113,13 @@ func (s *fetchSession) take() []*fetchPart {
 	return list
 }
 
+// pending is the partitions that have news now.
+func (s *fetchSession) pending() []*fetchPart {
+	s.newsMu.Lock()
+	defer s.newsMu.Unlock()
+	return slices.Clone(s.news)
+}
+
 // requeue puts partitions that were not read to the end back in front.
 func (s *fetchSession) requeue(list []*fetchPart) {
 	if len(list) == 0 {
@@ -146,7 +154,7 @@ func (s *fetchSession) update(req *kmsg.FetchRequest) {
 				s.parts[key] = p
 			}
 			p.offset, p.logStart, p.maxBytes = q.FetchOffset, q.LogStartOffset, int(q.PartitionMaxBytes)
-			p.leaderEpoch, p.epochFor = q.CurrentLeaderEpoch, q.LastFetchedEpoch
+			p.leaderEpoch, p.epochFor = max(q.CurrentLeaderEpoch, partition.None), max(q.LastFetchedEpoch, partition.None)
 			s.enqueue(p)
 		}
 	}
@@ -344,7 +352,6 @@ func (c *Sessions) worst(compare func(a, b *cachedSession) int) (w *cachedSessio
 // drop removes a session; the fetch that is using it closes it when it ends.
 func (c *Sessions) drop(s *cachedSession) {
 	delete(c.byID, s.id)
-	s.removed = true
 	if s.busy.TryLock() {
 		s.close()
 		s.busy.Unlock()
