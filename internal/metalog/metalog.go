@@ -56,6 +56,9 @@ func (e *NotLeaderError) Error() string {
 	return fmt.Sprintf("metadata log: not the leader of epoch %d: the leader is %d in epoch %d", e.Epoch, e.Leader.ID, e.Leader.Epoch)
 }
 
+// ErrNoSpace is wrapped by an Append's error when the disk is full.
+var ErrNoSpace = storage.ErrNoSpace
+
 // TooLargeError refuses records that do not fit into one batch. Nothing was written.
 type TooLargeError struct{ Size, Limit int }
 
@@ -137,6 +140,7 @@ type Log struct {
 	delivered int64           // listeners were told everything below
 	load      *kraft.Position // snapshot to be told to listeners first
 	cleanAt   time.Time
+	fullAt    time.Time // when the disk was found full in this Poll; zero: it was not
 	buf       batch.Buffers
 }
 

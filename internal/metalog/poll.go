@@ -1,6 +1,7 @@
 package metalog
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -42,7 +43,20 @@ func (l *Log) Poll() (next time.Time, err error) {
 	if ms := l.core.Deadline(); ms < next.UnixMilli() {
 		next = time.UnixMilli(ms)
 	}
+	if again := l.fullAt.Add(spaceInterval); !l.fullAt.IsZero() && again.Before(next) {
+		next = again
+	}
+	l.fullAt = time.Time{}
 	return next, nil
+}
+
+// spaceInterval is how often a full disk is tried again.
+const spaceInterval = time.Second
+
+// waitForSpace notes that the disk is full: that is waited out.
+func (l *Log) waitForSpace(err error) {
+	l.fullAt = l.o.Clock.Now()
+	l.o.Logger.Error("no space for the metadata log: nothing can be committed until there is", "dir", l.dir, "err", err)
 }
 
 // tick tells the core the time.
@@ -68,7 +82,11 @@ func (l *Log) flush() (bool, error) {
 	if !must {
 		return false, nil
 	}
-	if err := l.store.Flush(end); err != nil {
+	switch err := l.store.Flush(end); {
+	case errors.Is(err, ErrNoSpace): // nothing is committed meanwhile
+		l.waitForSpace(err)
+		return false, nil
+	case err != nil:
 		return false, err
 	}
 	l.mu.Lock()
@@ -217,7 +235,7 @@ func (l *Log) clean() (bool, error) {
 	if err := l.retainSnapshots(now); err != nil {
 		return false, err
 	}
-	if err := l.store.Tick(now); err != nil {
+	if err := l.store.Tick(now); err != nil && !errors.Is(err, ErrNoSpace) { // what is not flushed is at the next commit
 		return false, err
 	}
 	return false, l.runDeletes(now)

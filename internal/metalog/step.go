@@ -249,7 +249,8 @@ func (l *Log) read(from, end int64) ([]byte, error) {
 // the offset of the last one. They are not committed yet: a Listener is told.
 // With atomic all go into one batch, or *TooLargeError; without, into as many
 // as the batch limit asks for. *NotLeaderError says that the epoch is over.
-// The records belong to the log from now on.
+// ErrNoSpace: the disk is full, nothing was written, and the epoch goes on. The
+// records belong to the log from now on.
 func (l *Log) Append(epoch int32, recs []records.Versioned, atomic bool) (last int64, err error) {
 	pieces, err := l.encode(epoch, recs, atomic)
 	if err != nil {

@@ -104,7 +104,8 @@ type Manager struct {
 	image     atomic.Pointer[image.Image]
 
 	effective atomic.Pointer[config.Effective]
-	joined    bool // the replicas follow the image, see join; belongs to the applying goroutine
+	fullAt    atomic.Int64 // ms: when a full disk was told of last
+	joined    bool         // the replicas follow the image, see join; belongs to the applying goroutine
 }
 
 type key struct {

@@ -97,6 +97,18 @@ func (m *Manager) Retain(now time.Time) {
 	})
 }
 
+// fullEvery is how often a full disk is told of: every producer runs into it
+// again and again.
+const fullEvery = 10 * time.Second
+
+func (m *Manager) full(r *partition.Replica, err error) {
+	now, last := m.o.Clock.Now().UnixMilli(), m.fullAt.Load()
+	if now-last >= fullEvery.Milliseconds() && m.fullAt.CompareAndSwap(last, now) {
+		m.o.Logger.Error("disk is full: produce is refused until there is room, reads and deletions go on",
+			"topic", r.Topic(), "partition", r.ID(), "err", err)
+	}
+}
+
 // report takes an error of a log: a full disk is waited out, another disk error
 // takes the directory offline, a corrupt file its partition.
 func (m *Manager) report(r *partition.Replica, err error) {
@@ -105,7 +117,7 @@ func (m *Manager) report(r *partition.Replica, err error) {
 	switch {
 	case err == nil || errors.Is(err, storage.ErrClosed):
 	case errors.Is(err, storage.ErrNoSpace):
-		m.o.Logger.Error("disk is full", "topic", r.Topic(), "partition", r.ID(), "err", err)
+		m.full(r, err)
 	case errors.As(err, &corrupt):
 		m.offline(key{r.TopicID(), r.ID()}, r.Topic(), err)
 	case errors.As(err, &disk):

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"math"
 	"path/filepath"
 	"time"
@@ -178,13 +179,11 @@ func (l *Log) Tick(now time.Time) error {
 	if now.UnixMilli() < l.nextTick.Load() {
 		return nil
 	}
-	upTo := l.flushDue(now)
-	if upTo > 0 {
-		if err := l.flush(upTo, false); err != nil {
-			return err
-		}
+	var err error
+	if upTo := l.flushDue(now); upTo > 0 {
+		err = l.flush(upTo, false)
 	}
-	return l.RunDeletes(now)
+	return errors.Join(err, l.RunDeletes(now)) // deletions are what a full disk needs
 }
 
 // flushDue is the offset up to which Tick is to flush.
