@@ -20,7 +20,7 @@ func small() map[string]string {
 	return map[string]string{
 		"log.segment.bytes": "1048576", "log.index.interval.bytes": "1024",
 		"log.flush.offset.checkpoint.interval.ms": "200", "log.flush.start.offset.checkpoint.interval.ms": "200",
-		"replica.high.watermark.checkpoint.interval.ms": "200", "metadata.log.max.record.bytes.between.snapshots": "10000",
+		"replica.high.watermark.checkpoint.interval.ms": "200", "metadata.log.max.record.bytes.between.snapshots": "3000",
 	}
 }
 
