@@ -25,7 +25,7 @@ func (a *ACLs) Handle(_ context.Context, _ *Call, r kmsg.Request) wire.Response 
 	switch req := r.(type) {
 	case *kmsg.DescribeACLsRequest:
 		res := responseTo[*kmsg.DescribeACLsResponse](r)
-		res.ErrorCode, res.ErrorMessage = kerr.SecurityDisabled.Code, text
+		res.ErrorCode, res.ErrorMessage = kerr.SecurityDisabled.Code, kmsg.StringPtr("No Authorizer is configured on the broker")
 		return reply(res)
 	case *kmsg.CreateACLsRequest:
 		res := responseTo[*kmsg.CreateACLsResponse](r)

@@ -44,7 +44,6 @@ func (h *DescribeCluster) Handle(_ context.Context, c *Call, r kmsg.Request) wir
 	asked := int8(endpointBrokers)
 	if req.Version >= 1 {
 		asked = req.EndpointType
-		res.EndpointType = asked
 	}
 	switch {
 	case asked != endpointBrokers && asked != endpointControllers:
@@ -55,7 +54,7 @@ func (h *DescribeCluster) Handle(_ context.Context, c *Call, r kmsg.Request) wir
 		res.ErrorMessage = kmsg.StringPtr(fmt.Sprintf("The request was sent to an endpoint of type %s, but we wanted an endpoint of type %s", endpointName(serves), endpointName(asked)))
 		return reply(res)
 	}
-	res.ClusterID = h.ClusterID
+	res.ClusterID, res.EndpointType = h.ClusterID, serves
 	if h.Controllers {
 		h.listControllers(c, res)
 	} else {

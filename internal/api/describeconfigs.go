@@ -42,9 +42,12 @@ func (h *DescribeConfigs) Handle(_ context.Context, _ *Call, r kmsg.Request) wir
 		row := kmsg.NewDescribeConfigsResponseResource()
 		row.ResourceType, row.ResourceName = q.ResourceType, q.ResourceName
 		entries, err := h.entries(img, q)
-		row.ErrorCode, row.ErrorMessage = code(err), messageOf(err)
+		row.ErrorCode, row.ErrorMessage = code(err), ownText(err)
+		if row.ErrorMessage == nil {
+			row.ErrorMessage = new(string) // Kafka's is empty where there is nothing to say, not null
+		}
 		for _, e := range entries {
-			if q.ConfigNames == nil || slices.Contains(q.ConfigNames, e.Name) {
+			if len(q.ConfigNames) == 0 || slices.Contains(q.ConfigNames, e.Name) {
 				row.Configs = append(row.Configs, configRow(req, e))
 			}
 		}
@@ -57,8 +60,8 @@ func (h *DescribeConfigs) entries(img *image.Image, q *kmsg.DescribeConfigsReque
 	eff := h.Configs.Effective()
 	switch q.ResourceType {
 	case kmsg.ConfigResourceTypeTopic:
-		if !validTopicName(q.ResourceName) {
-			return nil, kerr.InvalidTopicException
+		if reason := invalidTopicName(q.ResourceName); reason != "" {
+			return nil, refuse(kerr.InvalidTopicException, reason)
 		}
 		if _, ok := img.Topic(q.ResourceName); !ok {
 			return nil, kerr.UnknownTopicOrPartition
@@ -81,11 +84,19 @@ func (h *DescribeConfigs) entries(img *image.Image, q *kmsg.DescribeConfigsReque
 			return nil, refuse(kerr.InvalidRequest, "Group name must not be empty")
 		}
 		return eff.DescribeGroup(img.Configs(image.ResourceGroup, q.ResourceName)), nil
+	case kmsg.ConfigResourceTypeClientMetrics:
+		if q.ResourceName == "" {
+			return nil, refuse(kerr.InvalidRequest, "Client metrics subscription name must not be empty")
+		}
+		return config.DescribeClientMetrics(img.Configs(image.ResourceClientMetrics, q.ResourceName)), nil
 	case kmsg.ConfigResourceTypeBrokerLogger:
 		return nil, refuse(kerr.InvalidRequest, "This server has no loggers whose levels can be changed: start it with --log-level")
 	}
-	return nil, refuse(kerr.InvalidRequest, fmt.Sprintf("Unsupported resource type: %d", q.ResourceType))
+	return nil, refuse(kerr.InvalidRequest, textMalformed)
 }
+
+// textMalformed is Kafka's text of INVALID_REQUEST.
+const textMalformed = "This most likely occurs because of a request being malformed by the client library or the message was sent to an incompatible broker. See the broker logs for more details."
 
 func configRow(req *kmsg.DescribeConfigsRequest, e config.Entry) kmsg.DescribeConfigsResponseResourceConfig {
 	row := kmsg.NewDescribeConfigsResponseResourceConfig()

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/partition"
@@ -30,7 +31,7 @@ func (h *DescribeProducers) Handle(_ context.Context, _ *Call, r kmsg.Request) w
 			rp := kmsg.NewDescribeProducersResponseTopicPartition()
 			rp.Partition = id
 			err := h.one(t.Topic, id, &rp)
-			rp.ErrorCode, rp.ErrorMessage = code(err), messageOf(err)
+			rp.ErrorCode, rp.ErrorMessage = code(err), ownText(err)
 			rt.Partitions = append(rt.Partitions, rp)
 		}
 		res.Topics = append(res.Topics, rt)
@@ -40,9 +41,15 @@ func (h *DescribeProducers) Handle(_ context.Context, _ *Call, r kmsg.Request) w
 
 func (h *DescribeProducers) one(topic string, id int32, rp *kmsg.DescribeProducersResponseTopicPartition) error {
 	img := h.Images.Image()
+	if reason := invalidTopicName(topic); reason != "" {
+		return refuse(kerr.InvalidTopicException, reason)
+	}
 	t, ok := img.Topic(topic)
 	if !ok {
-		return errUnknownPartition
+		return kerr.UnknownTopicOrPartition
+	}
+	if !hasPartition(t, id) {
+		return kerr.UnknownTopicOrPartition
 	}
 	replica, err := find(img, h.Replicas, t, id)
 	if err != nil {

@@ -32,7 +32,9 @@ func (*DescribeQuorum) Key() kmsg.Key { return kmsg.DescribeQuorum }
 func (h *DescribeQuorum) Handle(_ context.Context, _ *Call, r kmsg.Request) wire.Response {
 	req := as[*kmsg.DescribeQuorumRequest](r)
 	res := responseTo[*kmsg.DescribeQuorumResponse](r)
+	res.ErrorMessage = new(string)
 	q, leads := h.Quorum.Quorum()
+	known := false
 	for _, t := range req.Topics {
 		rt := kmsg.NewDescribeQuorumResponseTopic()
 		rt.Topic = t.Topic
@@ -48,15 +50,16 @@ func (h *DescribeQuorum) Handle(_ context.Context, _ *Call, r kmsg.Request) wire
 			default:
 				describeQuorum(&rp, q)
 			}
-			rp.ErrorCode = code(err)
-			if req.Version >= 2 {
-				rp.ErrorMessage = messageOf(err)
+			rp.ErrorCode, rp.ErrorMessage = code(err), messageOf(err)
+			if err == nil {
+				rp.ErrorMessage = new(string) // Kafka's is empty, not null
+				known = true
 			}
 			rt.Partitions = append(rt.Partitions, rp)
 		}
 		res.Topics = append(res.Topics, rt)
 	}
-	if leads && req.Version >= 2 {
+	if known && req.Version >= 2 {
 		for _, v := range q.Members.Voters() {
 			n := kmsg.NewDescribeQuorumResponseNode()
 			n.NodeID = v.ID
@@ -74,6 +77,13 @@ func (h *DescribeQuorum) Handle(_ context.Context, _ *Call, r kmsg.Request) wire
 func describeQuorum(rp *kmsg.DescribeQuorumResponseTopicPartition, q kraft.Quorum) {
 	rp.LeaderID, rp.LeaderEpoch, rp.HighWatermark = q.Leader.ID, q.Leader.Epoch, q.HighWatermark
 	rp.CurrentVoters, rp.Observers = replicaStates(q.Voters), replicaStates(q.Observers)
+	for _, v := range q.Members.Voters() {
+		for i := range rp.CurrentVoters {
+			if s := &rp.CurrentVoters[i]; s.ReplicaID == v.ID {
+				s.ReplicaDirectoryID = v.Dir // none when controller.quorum.voters names the voters
+			}
+		}
+	}
 }
 
 func replicaStates(list []kraft.ReplicaState) []kmsg.DescribeQuorumResponseTopicPartitionReplicaState {

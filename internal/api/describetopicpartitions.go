@@ -29,10 +29,15 @@ func (h *DescribeTopicPartitions) Handle(_ context.Context, c *Call, r kmsg.Requ
 	res := responseTo[*kmsg.DescribeTopicPartitionsResponse](r)
 	img := h.Images.Image()
 	d := describing{img: img, listener: c.Conn.Listener(), version: 13}
-	left := h.MaxPartitions
-	if req.ResponsePartitionLimit > 0 {
-		left = min(left, req.ResponsePartitionLimit)
+	if badCursor(req) {
+		for _, t := range req.Topics {
+			row := kmsg.NewDescribeTopicPartitionsResponseTopic()
+			row.Topic, row.ErrorCode = &t.Topic, kerr.InvalidRequest.Code
+			res.Topics = append(res.Topics, row)
+		}
+		return reply(res)
 	}
+	left := max(min(h.MaxPartitions, req.ResponsePartitionLimit), 1)
 	for _, name := range h.names(req, img) {
 		from := int32(0)
 		if req.Cursor != nil {
@@ -58,6 +63,12 @@ func (h *DescribeTopicPartitions) Handle(_ context.Context, c *Call, r kmsg.Requ
 	return reply(res)
 }
 
+// badCursor refuses a cursor that names no partition, or no topic of the request.
+func badCursor(req *kmsg.DescribeTopicPartitionsRequest) bool {
+	c := req.Cursor
+	return c != nil && (c.Partition < 0 || len(req.Topics) > 0 && !slices.ContainsFunc(req.Topics, func(t kmsg.DescribeTopicPartitionsRequestTopic) bool { return t.Topic == c.Topic }))
+}
+
 func (h *DescribeTopicPartitions) names(req *kmsg.DescribeTopicPartitionsRequest, img *image.Image) []string {
 	var names []string
 	if len(req.Topics) == 0 {
@@ -77,7 +88,7 @@ func (h *DescribeTopicPartitions) names(req *kmsg.DescribeTopicPartitionsRequest
 // did not fit, -1 when all did.
 func (d *describing) page(name string, from, limit int32) (row kmsg.DescribeTopicPartitionsResponseTopic, next int32) {
 	row = kmsg.NewDescribeTopicPartitionsResponseTopic()
-	row.Topic, row.IsInternal = &name, internal(name)
+	row.Topic, row.IsInternal, row.AuthorizedOperations = &name, internal(name), topicOperations
 	t, ok := d.img.Topic(name)
 	if !ok {
 		row.ErrorCode = kerr.UnknownTopicOrPartition.Code
@@ -86,7 +97,7 @@ func (d *describing) page(name string, from, limit int32) (row kmsg.DescribeTopi
 		}
 		return row, -1
 	}
-	row.TopicID, row.AuthorizedOperations = t.ID, topicOperations
+	row.TopicID = t.ID
 	for id, p := range t.Partitions() {
 		if id < from {
 			continue

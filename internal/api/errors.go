@@ -111,6 +111,16 @@ func kindOfSentinel(err error) *kerr.Error {
 	return kerr.UnknownServerError
 }
 
+// ownText is the text of an error that has one of its own; nil where Kafka leaves
+// it to the code.
+func ownText(err error) *string {
+	var known *kerr.Error
+	if err == nil || errors.As(err, &known) {
+		return nil
+	}
+	return messageOf(err)
+}
+
 // messageOf is the text for an answer's error_message: nil for no error (case
 // K33), Kafka's own text of the code where we have nothing to add.
 func messageOf(err error) *string {

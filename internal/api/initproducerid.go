@@ -32,7 +32,8 @@ func (h *InitProducerID) Handle(ctx context.Context, _ *Call, r kmsg.Request) wi
 	res := responseTo[*kmsg.InitProducerIDResponse](r)
 	res.ProducerID, res.ProducerEpoch = -1, -1
 	switch {
-	case req.TransactionalID != nil && *req.TransactionalID == "":
+	case req.Version >= 3 && (req.ProducerID < 0) != (req.ProducerEpoch < 0),
+		req.TransactionalID != nil && *req.TransactionalID == "":
 		res.ErrorCode = kerr.InvalidRequest.Code
 	case req.TransactionalID != nil:
 		res.ErrorCode = kerr.NotCoordinator.Code

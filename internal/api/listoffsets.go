@@ -76,10 +76,13 @@ func (l *ListOffsets) Handle(_ context.Context, _ *Call, r kmsg.Request) wire.Re
 			rp.Partition = q.Partition
 			rp.Offset, rp.Timestamp, rp.LeaderEpoch = -1, -1, -1
 			var err error
-			if _, dup := twice[partKey{topic: t.Topic, partition: q.Partition}]; dup {
-				err = kerr.InvalidRequest
-			} else {
+			if told, dup := twice[partKey{topic: t.Topic, partition: q.Partition}]; !dup {
 				err = l.one(req, t.Topic, q, &rp)
+			} else if told {
+				continue // one row for all
+			} else {
+				twice[partKey{topic: t.Topic, partition: q.Partition}] = true
+				err = kerr.InvalidRequest
 			}
 			rp.ErrorCode = code(err)
 			if req.Version == 0 && rp.OldStyleOffsets == nil {
@@ -87,19 +90,22 @@ func (l *ListOffsets) Handle(_ context.Context, _ *Call, r kmsg.Request) wire.Re
 			}
 			rt.Partitions = append(rt.Partitions, rp)
 		}
-		res.Topics = append(res.Topics, rt)
+		if len(rt.Partitions) > 0 || len(t.Partitions) == 0 {
+			res.Topics = append(res.Topics, rt)
+		}
 	}
 	return reply(res)
 }
 
-// duplicateOffsets lists partitions that a request names more than once (K18).
-func duplicateOffsets(req *kmsg.ListOffsetsRequest) map[partKey]struct{} {
-	seen, twice := map[partKey]struct{}{}, map[partKey]struct{}{}
+// duplicateOffsets lists partitions that a request names more than once (K18);
+// the value is for the caller, to note that it has told so.
+func duplicateOffsets(req *kmsg.ListOffsetsRequest) map[partKey]bool {
+	seen, twice := map[partKey]struct{}{}, map[partKey]bool{}
 	for _, t := range req.Topics {
 		for _, p := range t.Partitions {
 			k := partKey{topic: t.Topic, partition: p.Partition}
 			if _, ok := seen[k]; ok && req.Version > 0 {
-				twice[k] = struct{}{}
+				twice[k] = false
 			}
 			seen[k] = struct{}{}
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/image"
@@ -106,15 +105,16 @@ func (h *AlterReplicaLogDirs) Handle(_ context.Context, _ *Call, r kmsg.Request)
 	return reply(res)
 }
 
+func hasPartition(t *image.Topic, id int32) bool {
+	_, ok := t.Partition(id)
+	return ok
+}
+
 func (h *AlterReplicaLogDirs) move(img *image.Image, topic string, id int32, dir string) error {
-	if t, ok := img.Topic(topic); !ok {
-		// Kafka remembers the wish for a replica that does not exist yet, and says so.
-		if err := h.Dirs.Move(topic, id, dir); err != nil {
-			return err
-		}
-		return kerr.ReplicaNotAvailable
-	} else if _, ok := t.Partition(id); !ok {
-		return kerr.ReplicaNotAvailable
+	// Kafka remembers the wish for a replica that is not here yet, and says so.
+	err := h.Dirs.Move(topic, id, dir)
+	if t, ok := img.Topic(topic); err != nil || ok && hasPartition(t, id) {
+		return err
 	}
-	return h.Dirs.Move(topic, id, dir)
+	return errUnknownPartition
 }

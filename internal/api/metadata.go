@@ -59,14 +59,39 @@ func (m *Metadata) Handle(ctx context.Context, c *Call, r kmsg.Request) wire.Res
 			res.Topics = append(res.Topics, d.topic(t))
 		}
 	default:
-		for i := range req.Topics {
-			res.Topics = append(res.Topics, d.asked(&req.Topics[i], refused))
+		for _, q := range asked(req.Topics) {
+			res.Topics = append(res.Topics, d.asked(q, refused))
 		}
 	}
 	for i := range res.Topics {
-		res.Topics[i].AuthorizedOperations = authorized(req.IncludeTopicAuthorizedOperations && res.Topics[i].ErrorCode == 0, topicOperations)
+		res.Topics[i].AuthorizedOperations = authorized(req.IncludeTopicAuthorizedOperations && res.Topics[i].ErrorCode != kerr.UnknownTopicID.Code, topicOperations)
 	}
 	return reply(res)
+}
+
+// asked is what a request asks for: each topic once, and those named by id alone
+// when there are such, as in Kafka.
+func asked(topics []kmsg.MetadataRequestTopic) []*kmsg.MetadataRequestTopic {
+	type key struct {
+		id   uuid.UUID
+		name string
+	}
+	byID := slices.ContainsFunc(topics, func(t kmsg.MetadataRequestTopic) bool { return t.TopicID != uuid.Zero })
+	seen := make(map[key]struct{}, len(topics))
+	out := make([]*kmsg.MetadataRequestTopic, 0, len(topics))
+	for i := range topics {
+		q := &topics[i]
+		k := key{id: q.TopicID}
+		if !byID && q.Topic != nil {
+			k.name = *q.Topic
+		}
+		if _, again := seen[k]; again || byID && q.TopicID == uuid.Zero {
+			continue
+		}
+		seen[k] = struct{}{}
+		out = append(out, q)
+	}
+	return out
 }
 
 // create makes the missing topics, if it may, and waits for their leaders. It
@@ -159,7 +184,7 @@ func (d *describing) cluster(res *kmsg.MetadataResponse, clusterID string, opera
 
 // asked describes a topic named by the client, or says why not.
 func (d *describing) asked(q *kmsg.MetadataRequestTopic, refused map[string]int16) kmsg.MetadataResponseTopic {
-	if q.TopicID != uuid.Zero && q.Topic == nil {
+	if q.TopicID != uuid.Zero {
 		if t, ok := d.img.TopicByID(uuid.UUID(q.TopicID)); ok {
 			return d.topic(t)
 		}

@@ -1,6 +1,9 @@
 package api
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // internal tells Kafka's own topics, which clients may not write as they like.
 func internal(topic string) bool {
@@ -15,13 +18,23 @@ func internal(topic string) bool {
 const maxTopicName = 249
 
 // validTopicName is Kafka's Topic.isValid.
-func validTopicName(name string) bool {
-	if name == "" || name == "." || name == ".." || len(name) > maxTopicName {
-		return false
-	}
-	return strings.IndexFunc(name, func(r rune) bool {
+func validTopicName(name string) bool { return invalidTopicName(name) == "" }
+
+// invalidTopicName says why a name is none, "" when it is one (Topic.validate).
+func invalidTopicName(name string) string {
+	switch {
+	case name == "":
+		return "Topic name is invalid: the empty string is not allowed"
+	case name == "." || name == "..":
+		return fmt.Sprintf("Topic name is invalid: '%s' is not allowed", name)
+	case len(name) > maxTopicName:
+		return fmt.Sprintf("Topic name is invalid: the length of '%s' is longer than the max allowed length %d", name, maxTopicName)
+	case strings.ContainsFunc(name, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '.' && r != '_' && r != '-'
-	}) < 0
+	}):
+		return fmt.Sprintf("Topic name is invalid: '%s' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'", name)
+	}
+	return ""
 }
 
 // Operations that a client may do when there is no authorizer, as bits of

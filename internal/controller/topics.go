@@ -375,7 +375,6 @@ func (c *Core) DeleteTopics(s Step, req *kmsg.DeleteTopicsRequest) Result {
 		ids[w.TopicID]++
 	}
 	var recs []records.Versioned
-	gone := map[uuid.UUID]bool{}
 	for _, w := range wanted {
 		answer := kmsg.NewDeleteTopicsResponseTopic()
 		answer.Topic, answer.TopicID = w.Topic, w.TopicID
@@ -385,7 +384,8 @@ func (c *Core) DeleteTopics(s Step, req *kmsg.DeleteTopicsRequest) Result {
 			err = refuse(kerr.InvalidRequest, "Duplicate topic name.")
 		case !id.IsZero() && ids[id] > 1:
 			err = refuse(kerr.InvalidRequest, "Duplicate topic id.")
-		case err == nil && gone[t.ID]:
+		case err == nil && names[t.Name] > 0 && ids[t.ID] > 0: // nothing of it is done
+			answer.Topic, answer.TopicID = &t.Name, t.ID
 			err = refuse(kerr.InvalidRequest, "The provided topic name maps to an ID that was already supplied.")
 		}
 		if err != nil {
@@ -395,7 +395,6 @@ func (c *Core) DeleteTopics(s Step, req *kmsg.DeleteTopicsRequest) Result {
 			}
 			continue
 		}
-		gone[t.ID] = true
 		answer.Topic, answer.TopicID = &t.Name, t.ID
 		resp.Topics = append(resp.Topics, answer)
 		r := records.NewRemoveTopicRecord()
