@@ -42,18 +42,24 @@ func (f *Forward) Key() kmsg.Key { return f.API }
 
 // Handle asks the controller.
 func (f *Forward) Handle(ctx context.Context, _ *Call, req kmsg.Request) wire.Response {
+	return reply(f.ask(ctx, req))
+}
+
+// ask carries the request to the controller. A controller that does not answer
+// is an error in every row.
+func (f *Forward) ask(ctx context.Context, req kmsg.Request) kmsg.Response {
 	asked, cancel := context.WithTimeout(ctx, timeoutOf(req))
 	defer cancel()
 	res, err := f.Controller.Do(asked, req)
 	if err != nil {
-		return reply(errorResponse(req, err))
+		return errorResponse(req, err)
 	}
 	if f.Settled != nil {
 		wait, cancel := context.WithTimeout(ctx, settleWait)
 		defer cancel()
 		f.Images.WaitFor(wait, func(img *image.Image) bool { return f.Settled(req, res, img) })
 	}
-	return reply(res)
+	return res
 }
 
 func timeoutOf(req kmsg.Request) time.Duration {

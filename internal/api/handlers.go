@@ -56,6 +56,9 @@ func (n *Node) BrokerTable() *Table {
 		&DescribeLogDirs{Images: n.Images, Dirs: n.LogDirs},
 		&AlterReplicaLogDirs{Images: n.Images, Dirs: n.LogDirs},
 	}
+	for _, k := range []kmsg.Key{kmsg.AlterConfigs, kmsg.IncrementalAlterConfigs} {
+		handlers = append(handlers, &AlterConfigs{Forward: Forward{API: k, Controller: n.Controller}, NodeID: n.NodeID})
+	}
 	return n.table(versions, append(handlers, n.administration()...))
 }
 
@@ -65,6 +68,8 @@ func (n *Node) ControllerTable() *Table {
 	handlers := []Handler{
 		versions,
 		&DescribeCluster{Images: n.Images, ClusterID: n.ClusterID, Leader: n.Leader, Controllers: true},
+		&Forward{API: kmsg.AlterConfigs, Controller: n.Controller},
+		&Forward{API: kmsg.IncrementalAlterConfigs, Controller: n.Controller},
 	}
 	return n.table(versions, append(handlers, n.administration()...))
 }
@@ -82,8 +87,6 @@ func (n *Node) administration() []Handler {
 		&Forward{API: kmsg.CreateTopics, Controller: n.Controller, Images: n.Images, Settled: topicsCreated},
 		&Forward{API: kmsg.DeleteTopics, Controller: n.Controller, Images: n.Images, Settled: topicsDeleted},
 		&Forward{API: kmsg.CreatePartitions, Controller: n.Controller, Images: n.Images, Settled: partitionsCreated},
-		forward(kmsg.AlterConfigs),
-		forward(kmsg.IncrementalAlterConfigs),
 		forward(kmsg.UpdateFeatures),
 		forward(kmsg.ElectLeaders),
 		&DescribeQuorum{Quorum: n.Quorum},

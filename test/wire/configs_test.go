@@ -13,6 +13,7 @@ func configCases() []testCase {
 		{name: "alter-configs-errors", run: alterConfigsErrors},
 		{name: "alter-configs-twice", run: alterResourceTwice, weirOnly: "Kafka 4.3.1 never answers this request"},
 		{name: "incremental-errors", run: incrementalErrors},
+		{name: "incremental-unknown-operation", run: incrementalUnknownOperation, differs: "Kafka answers UNKNOWN_SERVER_ERROR, which tells the client nothing"},
 		{name: "K32-describe-topic", run: describeTopicConfigs},
 		{name: "K32-describe-broker", run: describeBrokerConfigs},
 		{name: "describe-configs-errors", run: describeConfigsErrors},
@@ -160,7 +161,6 @@ func incrementalErrors(s *session) {
 		s.do("unknown topic", incremental(topic, "no-such-topic", change{"retention.ms", 0, "1"}), v)
 		s.do("unknown key", incremental(topic, t, change{"no.such.key", 0, "1"}), v)
 		s.do("bad value", incremental(topic, t, change{"retention.ms", 0, "x"}), v)
-		s.do("unknown operation", incremental(topic, t, change{"retention.ms", 9, "1"}), v)
 		s.do("empty topic name", incremental(topic, "", change{"retention.ms", 0, "1"}), v)
 		s.do("unknown broker", incremental(broker, "99", change{"log.retention.ms", 0, "1"}), v)
 		s.do("not a broker id", incremental(broker, "x", change{"log.retention.ms", 0, "1"}), v)
@@ -185,6 +185,12 @@ func incrementalErrors(s *session) {
 	s.ours("what came of it", t)
 }
 
+func incrementalUnknownOperation(s *session) {
+	t := s.topic("t")
+	s.create(t, 1)
+	s.do("unknown operation", incremental(kmsg.ConfigResourceTypeTopic, t, change{"retention.ms", 9, "1"}), 1)
+}
+
 // sorted puts the keys of an answer in order: Kafka's is that of a hash table.
 func sorted(res *kmsg.DescribeConfigsResponse) *kmsg.DescribeConfigsResponse {
 	for i := range res.Resources {
@@ -203,7 +209,7 @@ func describeTopicConfigs(s *session) {
 		s.show("every key", sorted(s.ask(req, v).(*kmsg.DescribeConfigsResponse)))
 	}
 	req := describeConfigs(topic, t, "retention.ms", "no.such.key", "segment.bytes")
-	req.IncludeSynonyms, req.IncludeDocumentation = true, true
+	req.IncludeSynonyms = true // the documentation is in words of our own
 	s.show("three keys", sorted(s.ask(req, 4).(*kmsg.DescribeConfigsResponse)))
 	none := describeConfigs(topic, t)
 	none.Resources[0].ConfigNames = []string{}
@@ -214,7 +220,7 @@ func describeBrokerConfigs(s *session) {
 	const broker = kmsg.ConfigResourceTypeBroker
 	s.hiding("Documentation")
 	res := sorted(s.ask(describeConfigs(broker, "1"), 4).(*kmsg.DescribeConfigsResponse))
-	r := &res.Resources[0]
+	r := &res.Resources[0] // without what differs by node
 	r.Configs = slices.DeleteFunc(r.Configs, func(c kmsg.DescribeConfigsResponseResourceConfig) bool {
 		return strings.HasPrefix(c.Name, "weir.") || slices.Contains([]string{"listeners", "advertised.listeners", "controller.quorum.voters", "log.dirs"}, c.Name)
 	})
@@ -222,10 +228,10 @@ func describeBrokerConfigs(s *session) {
 	req := describeConfigs(broker, "1", "log.retention.hours", "log.retention.ms", "num.partitions", "auto.create.topics.enable", "broker.rack", "message.max.bytes", "log.segment.bytes", "ssl.keystore.password", "listeners")
 	req.IncludeSynonyms = true
 	s.show("some, with synonyms", sorted(s.ask(req, 4).(*kmsg.DescribeConfigsResponse)))
-	s.do("set for this broker and for all", incremental(broker, "1", change{"log.cleaner.threads", 0, "2"}), 1)
-	s.do("set for this broker and for all", incremental(broker, "", change{"log.cleaner.threads", 0, "3"}, change{"log.retention.bytes", 0, "123456789"}), 1)
+	s.do("set for this broker", incremental(broker, "1", change{"log.segment.bytes", 0, "20000000"}), 1)
+	s.do("set for all", incremental(broker, "", change{"log.segment.bytes", 0, "30000000"}, change{"log.retention.bytes", 0, "123456789"}), 1)
 	s.settle()
-	req = describeConfigs(broker, "1", "log.cleaner.threads", "log.retention.bytes")
+	req = describeConfigs(broker, "1", "log.segment.bytes", "log.retention.bytes")
 	req.IncludeSynonyms = true
 	s.show("the broker", sorted(s.ask(req, 4).(*kmsg.DescribeConfigsResponse)))
 	req = describeConfigs(broker, "")
@@ -233,13 +239,13 @@ func describeBrokerConfigs(s *session) {
 	s.show("all brokers", sorted(s.ask(req, 4).(*kmsg.DescribeConfigsResponse)))
 	t := s.topic("t")
 	s.create(t, 1)
-	req = describeConfigs(kmsg.ConfigResourceTypeTopic, t, "retention.bytes")
+	req = describeConfigs(kmsg.ConfigResourceTypeTopic, t, "retention.bytes", "segment.bytes")
 	req.IncludeSynonyms = true
 	s.do("a topic takes it over", req, 4)
-	s.do("removed", incremental(broker, "1", change{"log.cleaner.threads", 1, ""}), 1)
-	s.do("removed", incremental(broker, "", change{"log.cleaner.threads", 1, ""}, change{"log.retention.bytes", 1, ""}), 1)
+	s.do("removed", incremental(broker, "1", change{"log.segment.bytes", 1, ""}), 1)
+	s.do("removed", incremental(broker, "", change{"log.segment.bytes", 1, ""}, change{"log.retention.bytes", 1, ""}), 1)
 	s.settle()
-	s.show("default again", sorted(s.ask(describeConfigs(broker, "1", "log.cleaner.threads", "log.retention.bytes"), 4).(*kmsg.DescribeConfigsResponse)))
+	s.show("default again", sorted(s.ask(describeConfigs(broker, "1", "log.segment.bytes", "log.retention.bytes"), 4).(*kmsg.DescribeConfigsResponse)))
 }
 
 func describeConfigsErrors(s *session) {

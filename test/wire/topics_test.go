@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -200,6 +201,7 @@ func createPartitions(s *session) {
 		twice.Topics = append(twice.Topics, req(t, 6).Topics...)
 		s.do("twice", twice, v)
 	}
+	s.settle()
 	s.hiding("Brokers").do("what came of it", metadata(s.topic("t3")), 12)
 }
 
@@ -223,7 +225,9 @@ func electLeaders(s *session) {
 		}
 		all := req(0, t)
 		all.Topics = nil
-		s.do("all that need it", all, v)
+		res := s.ask(all, v).(*kmsg.ElectLeadersResponse)
+		res.Topics = slices.DeleteFunc(res.Topics, func(x kmsg.ElectLeadersResponseTopic) bool { return x.Topic != t })
+		s.show("all that need it", res)
 		none := req(0, t)
 		none.Topics = []kmsg.ElectLeadersRequestTopic{}
 		s.do("of no topic", none, v)
