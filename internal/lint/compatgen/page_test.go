@@ -19,7 +19,7 @@ func TestPageIsUpToDate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(have) != string(want) {
-		t.Error("docs/compat.md is not what the comments in internal/api say: run go generate ./internal/tool/compatgen")
+		t.Error("docs/compat.md is not what the comments in internal/api say: run go generate ./internal/lint/compatgen")
 	}
 	for _, part := range []string{"| 0 | [Produce](#produce) | 0–13 | broker |", "| 11 | JoinGroup | 0–9 |", "### Fetch"} {
 		if !strings.Contains(string(want), part) {

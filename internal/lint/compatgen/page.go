@@ -12,7 +12,7 @@ import (
 
 const intro = `# Compatibility
 
-<!-- Written by go generate ./internal/tool/compatgen from the comments in internal/api. Do not edit. -->
+<!-- Written by go generate ./internal/lint/compatgen from the comments in internal/api. Do not edit. -->
 
 What a Weir node serves of the Kafka protocol, measured against Apache Kafka 4.3.1. Every API below is served in every
 version from the oldest ever published (Apache Kafka 4.x has dropped some) to the newest that 4.3.1 serves. A node
