@@ -46,10 +46,10 @@ func (h *DescribeProducers) one(topic string, id int32, rp *kmsg.DescribeProduce
 	}
 	t, ok := img.Topic(topic)
 	if !ok {
-		return kerr.UnknownTopicOrPartition
+		return errUnknownPartition
 	}
 	if !hasPartition(t, id) {
-		return kerr.UnknownTopicOrPartition
+		return kerr.UnknownTopicOrPartition // Kafka has no text for this one
 	}
 	replica, err := find(img, h.Replicas, t, id)
 	if err != nil {

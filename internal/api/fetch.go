@@ -62,6 +62,7 @@ type fetching struct {
 	left    int // bytes that may still be read
 	size    int64
 	urgent  bool // an error or a divergence: answer now
+	waited  bool
 	results map[*fetchPart]*wire.FetchPartition
 	order   []*fetchPart
 	leaders map[int32]struct{}
@@ -108,7 +109,7 @@ func (d *fetching) wait(ctx context.Context) {
 	for !d.enough() {
 		select {
 		case <-d.s.wake:
-			d.img = d.settled(ctx)
+			d.img, d.waited = d.settled(ctx), true
 			d.readNews()
 		case <-late:
 			return
@@ -191,12 +192,12 @@ func (d *fetching) read(p *fetchPart) readOutcome {
 	}
 	if err := p.resolve(d.img, d.f.Replicas); err != nil {
 		d.fail(p, err)
-		if p.missing = missing(err); p.missing {
+		if p.missing = missing(err); p.missing != 0 && !d.waited {
 			d.results[p].AbortedTransactions = []wire.AbortedTransaction{} // as Kafka, not null
 		}
 		return readMore
 	}
-	p.missing = false
+	p.missing = 0
 	if err := d.refuse(p); err != nil {
 		d.fail(p, err)
 		return readMore
@@ -269,10 +270,16 @@ func (d *fetching) isolation() partition.Isolation {
 	return partition.ReadUncommitted
 }
 
-// missing tells that a partition does not exist, or not any more.
-func missing(err error) bool {
-	k := kind(err)
-	return k == kerr.UnknownTopicOrPartition || k == kerr.UnknownTopicID
+// missing is 0 for what exists, else the rank of its row among those of missing
+// partitions: Kafka puts unknown ids before unknown partitions.
+func missing(err error) int8 {
+	switch kind(err) {
+	case kerr.UnknownTopicID:
+		return 1
+	case kerr.UnknownTopicOrPartition:
+		return 2
+	}
+	return 0
 }
 
 // take puts what was read into the answer.
@@ -420,10 +427,10 @@ func (d *fetching) answer() wire.Response {
 	if d.full && d.req.Version >= 7 && d.req.SessionEpoch == sessionEpochNew {
 		r.SessionID = d.f.Sessions.keep(d.s, d.follower >= 0)
 	}
-	for _, last := range []bool{false, true} {
+	for rank := range int8(3) {
 		for _, p := range d.order {
 			fp := d.results[p]
-			if p.missing != last || (!d.full && !p.news(fp)) {
+			if p.missing != rank || (!d.full && !p.news(fp)) {
 				continue
 			}
 			p.sentHW, p.sentLogStart = fp.HighWatermark, fp.LogStartOffset

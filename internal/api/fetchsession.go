@@ -55,8 +55,7 @@ type fetchPart struct {
 	// What the client was told last; -1 before the first answer.
 	sentHW, sentLogStart int64
 
-	// missing is set while the partition does not exist; guarded by busy.
-	missing bool
+	missing int8 // see func missing; guarded by busy
 
 	queued bool // in s.news; guarded by s.newsMu
 }

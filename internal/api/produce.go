@@ -180,6 +180,10 @@ func (d *produced) appendOne(t *image.Topic, q *kmsg.ProduceRequestTopicPartitio
 		return
 	}
 	rp.BaseOffset, rp.LogAppendTime, rp.LogStartOffset = a.FirstOffset, a.LogAppendTimeMs, a.LogStart
+	if a.FirstOffset > a.LastOffset {
+		rp.BaseOffset = -1 // a message set without a whole message
+		return
+	}
 	if d.acks != partition.AcksAll {
 		return
 	}

@@ -29,13 +29,10 @@ func (c *Core) UpdateFeatures(s Step, req *kmsg.UpdateFeaturesRequest) Result {
 		resp.ErrorCode, resp.ErrorMessage = err.Code, err.text()
 		recs = nil
 	}
-	if req.Version <= 1 {
+	if req.Version <= 1 && err == nil {
 		for _, u := range req.FeatureUpdates {
 			r := kmsg.NewUpdateFeaturesResponseResult()
-			r.Feature = u.Feature
-			if err != nil {
-				r.ErrorCode, r.ErrorMessage = err.Code, err.text()
-			}
+			r.Feature, r.ErrorMessage = u.Feature, ptr("NONE") // Kafka's text of success
 			resp.Results = append(resp.Results, r)
 		}
 	}
