@@ -3,6 +3,7 @@ package batch
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 )
@@ -266,7 +267,7 @@ func (v *validator) refused() error {
 	for _, e := range v.bad[:min(len(v.bad), 3)] {
 		text = append(text, fmt.Sprintf("RecordError(batchIndex=%d, message='%s')", e.Index, e.Message))
 	}
-	err := invalid("One or more records have been rejected due to %d record errors in total, and only showing the first three errors at most: %v", v.badTotal, text)
+	err := invalid("One or more records have been rejected due to %d record errors in total, and only showing the first three errors at most: [%s]", v.badTotal, strings.Join(text, ", "))
 	err.RecordErrors = slices.Clip(v.bad)
 	return err
 }
