@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -157,7 +158,22 @@ func readConfig(f serverFlags, args []string, logger *slog.Logger) (*config.Stat
 		logger.Warn(w.String())
 	}
 	node, err := static.Node()
+	if err == nil {
+		err = absolute(node)
+	}
 	return static, node, err
+}
+
+// absolute makes the paths of the directories absolute: clients are told where
+// logs lie (kafka-log-dirs) and name directories by the same path.
+func absolute(node *config.Node) (err error) {
+	for i, dir := range node.LogDirs {
+		if node.LogDirs[i], err = filepath.Abs(dir); err != nil {
+			return err
+		}
+	}
+	node.MetadataDir, err = filepath.Abs(node.MetadataDir)
+	return err
 }
 
 // openFiles is how many log files may be open at once: most of what the system
