@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -204,7 +203,7 @@ func (s *scene) forget(topic string) {
 // until is testnode.Until with the usual patience.
 func (s *scene) until(what string, ready func() error) {
 	s.Helper()
-	testnode.Until(s.T, 30*time.Second, fmt.Sprintf("leg %d (%s): %s", s.leg, s.n.System(), what), ready)
+	testnode.Until(s.T, testnode.Patience, fmt.Sprintf("leg %d (%s): %s", s.leg, s.n.System(), what), ready)
 }
 
 // keys sorts the keys of a set.

@@ -2,6 +2,7 @@ package testnode
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Full tells whether the long runs were asked for.
@@ -118,10 +120,16 @@ type Output struct {
 	Code           int
 }
 
-// Tool runs one of Apache Kafka's tools to its end, with stdin as its input.
+// toolLimit is how long a tool may take; one that waits for ever is killed.
+const toolLimit = 60 * time.Second
+
+// Tool runs one of Apache Kafka's tools to its end, with stdin as its input. A tool that does not end within a minute is
+// killed, which its exit code -1 tells.
 func Tool(t testing.TB, stdin string, tool string, args ...string) Output {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), Oracle(t), append([]string{tool}, args...)...)
+	ctx, cancel := context.WithTimeout(t.Context(), toolLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, Oracle(t), append([]string{tool}, args...)...)
 	cmd.Env = oracleEnv("-Xmx160m -Xms64m")
 	return run(t, cmd, stdin)
 }

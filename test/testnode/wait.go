@@ -43,3 +43,6 @@ func until(limit time.Duration, ready func() error) error {
 type goneError struct{ how string }
 
 func (e *goneError) Error() string { return fmt.Sprintf("the process has ended: %s", e.how) }
+
+// Patience is the limit for what a node does by itself within moments.
+const Patience = 30 * time.Second

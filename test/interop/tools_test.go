@@ -1,0 +1,147 @@
+package interop
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"weir/test/testnode"
+)
+
+// TestTools runs the scenarios of testdata/tools: the real command-line tools against a Weir node. What they are expected to
+// print was recorded with the real Apache Kafka:
+//
+//	go test ./test/interop -run TestTools -rewrite
+//
+// runs the scenarios there and writes the files anew. A long run compares both systems. A block is
+//
+//	file NAME
+//	content of a file in the node's folder
+//	----
+//
+// or
+//
+//	run [on=weir|kafka] [sort] [numbers] [only=regexp] [until=regexp]
+//	TOOL ARGUMENTS (quotes group, NODE and CONTROLLER are addresses, DIR is the node's folder)
+//	standard input …
+//	----
+//	standard output, then standard error, then the exit code unless it is 0
+//
+// sort sorts the lines of the output, numbers writes N for every number, only keeps the lines that match, until repeats
+// the tool until its output matches: brokers hear of changes a little later than the controller answers.
+func TestTools(t *testing.T) {
+	systems := []testnode.System{testnode.Ours}
+	if f := flag.Lookup("rewrite"); f != nil && f.Value.String() == "true" {
+		systems = []testnode.System{testnode.Apache}
+	} else if testnode.Full() {
+		systems = append(systems, testnode.Apache)
+	}
+	for _, system := range systems {
+		t.Run(string(system), func(t *testing.T) {
+			testnode.Oracle(t)
+			datadriven.Walk(t, filepath.Join("testdata", "tools"), func(t *testing.T, path string) {
+				n := testnode.New(t, testnode.Options{System: system, LogDirs: 2})
+				n.Start(t)
+				datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string { return runTool(t, n, d) })
+				n.Stop(t)
+			})
+		})
+	}
+}
+
+func runTool(t *testing.T, n *testnode.Node, d *datadriven.TestData) string {
+	t.Helper()
+	switch d.Cmd {
+	case "run":
+	case "file":
+		if err := os.WriteFile(filepath.Join(n.Dir, d.CmdArgs[0].Key), []byte(d.Input), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return ""
+	default:
+		d.Fatalf(t, "unknown command %q", d.Cmd)
+	}
+	if on, ok := d.Arg("on"); ok && on.SingleVal(t) != string(n.System()) {
+		return d.Expected
+	}
+	command, stdin, _ := strings.Cut(d.Input, "\n")
+	args := words(strings.NewReplacer("NODE", n.Addr, "CONTROLLER", n.Controller, "DIR", n.Dir).Replace(command))
+	if stdin != "" {
+		stdin += "\n"
+	}
+	once := func() string {
+		if n.System() == testnode.Ours {
+			figures.tool(args[0])
+		}
+		return present(t, n, d, testnode.Tool(t, stdin, args[0], args[1:]...))
+	}
+	until, ok := d.Arg("until")
+	if !ok {
+		return once()
+	}
+	re, out := regexp.MustCompile(until.SingleVal(t)), ""
+	testnode.Until(t, testnode.Patience, command, func() error {
+		if out = once(); !re.MatchString(out) {
+			return fmt.Errorf("it prints:\n%s", out)
+		}
+		return nil
+	})
+	return out
+}
+
+// present writes what a tool has printed without what differs from run to run.
+func present(t *testing.T, n *testnode.Node, d *datadriven.TestData, out testnode.Output) string {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(out.Stdout), "\n")
+	if d.HasArg("sort") {
+		slices.Sort(lines)
+	}
+	lines = append(lines, strings.Split(strings.TrimSpace(out.Stderr), "\n")...)
+	if only, ok := d.Arg("only"); ok {
+		re := regexp.MustCompile(only.SingleVal(t))
+		lines = slices.DeleteFunc(lines, func(l string) bool { return !re.MatchString(l) })
+	}
+	// Stack traces are the tool's own; the logger's time stamps too.
+	lines = slices.DeleteFunc(lines, func(l string) bool {
+		return l == "" || strings.HasPrefix(l, "\tat ") || strings.HasPrefix(l, "\t... ") || strings.Contains(l, " WARN ")
+	})
+	text := strings.NewReplacer(n.Addr, "NODE", n.Controller, "CONTROLLER", n.Dir, "DIR").Replace(strings.Join(lines, "\n"))
+	_, nodePort, _ := strings.Cut(n.Addr, ":")
+	_, controllerPort, _ := strings.Cut(n.Controller, ":")
+	text = strings.NewReplacer(nodePort, "PORT", controllerPort, "CONTROLLERPORT").Replace(text)
+	text = regexp.MustCompile(`(?m)^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] `).ReplaceAllString(text, "")
+	text = regexp.MustCompile(`\b1[789]\d{11}\b`).ReplaceAllString(text, "TIME")
+	text = regexp.MustCompile(`(^|[\s:="])([A-Za-z0-9_-]{22})\b`).ReplaceAllStringFunc(text, func(s string) string {
+		if id := strings.TrimLeft(s, " \t\n:=\""); strings.ContainsAny(id, "0123456789") && id != testnode.ClusterID {
+			return strings.TrimSuffix(s, id) + "ID"
+		}
+		return s
+	})
+	if d.HasArg("numbers") {
+		text = regexp.MustCompile(`\d+(\.\d+)?`).ReplaceAllString(text, "N")
+	}
+	if out.Code != 0 {
+		text += fmt.Sprintf("\nexit code %d", out.Code)
+	}
+	return text + "\n"
+}
+
+// words splits a command line; double quotes group.
+func words(s string) []string {
+	var out []string
+	for i, part := range strings.Split(s, `"`) {
+		if i%2 == 1 {
+			out = append(out, part)
+		} else {
+			out = append(out, strings.Fields(part)...)
+		}
+	}
+	return out
+}
