@@ -10,7 +10,7 @@ import (
 // Invalid is a refused dynamic value. Message is what Kafka tells the client.
 type Invalid struct {
 	Message string
-	// Request is set for broker configs: Kafka answers INVALID_REQUEST for them, INVALID_CONFIG otherwise.
+	// Request is set for broker configs and some of client metrics: Kafka answers INVALID_REQUEST for them, INVALID_CONFIG otherwise.
 	Request bool
 }
 

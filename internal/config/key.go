@@ -3,11 +3,12 @@ package config
 // Scope says which kind of resource a key belongs to.
 type Scope uint8
 
-// The three resources that have keys of their own.
+// The resources that have keys of their own.
 const (
 	ScopeBroker Scope = iota + 1
 	ScopeTopic
 	ScopeGroup
+	ScopeClientMetrics
 )
 
 // String returns the word that error texts use for the scope.
@@ -19,6 +20,8 @@ func (s Scope) String() string {
 		return "topic"
 	case ScopeGroup:
 		return "group"
+	case ScopeClientMetrics:
+		return "client metrics"
 	}
 	return "unknown"
 }

@@ -80,6 +80,8 @@ func parseTable(text string) (*table, error) {
 			scope = ScopeTopic
 		case line == "## group":
 			scope = ScopeGroup
+		case line == "## client metrics":
+			scope = ScopeClientMetrics
 		case line == "" || line[0] == '#':
 		default:
 			k, err := parseKey(scope, line)

@@ -58,7 +58,7 @@ func TestTableEqualsReference(t *testing.T) {
 }
 
 func TestTableIsSound(t *testing.T) {
-	for _, scope := range []Scope{ScopeBroker, ScopeTopic, ScopeGroup} {
+	for _, scope := range []Scope{ScopeBroker, ScopeTopic, ScopeGroup, ScopeClientMetrics} {
 		for _, k := range Keys(scope) {
 			if len(k.Doc) < 10 || !strings.HasSuffix(k.Doc, ".") || strings.Contains(k.Doc, "  ") {
 				t.Errorf("%s: doc %q is not a sentence", k.Name, k.Doc)
