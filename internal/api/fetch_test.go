@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/batch"
+	"weir/internal/isr"
 	"weir/internal/records"
 	"weir/internal/wire"
 )
@@ -167,23 +168,21 @@ func TestFetchInHoles(t *testing.T) {
 	r.replica(0).Follow(2, 5, 5)
 	r.hole(0, 3, 0)  // 0–2 are gone
 	r.hole(0, 10, 5) // 4–9 are gone, and of 10–15 all but the last
-	log := r.replica(0).Log()
-	log.SetHighWatermark(16)
-	for offset, want := range map[int64]int64{3: 3, 4: 10, 9: 10, 10: 10, 12: 10, 15: 10} {
-		got, err := log.Read(offset, 1<<20, 16, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+	r.replica(0).Lead(isr.Assignment{Replicas: []int32{1}, ISR: []int32{1}, LeaderEpoch: 6, PartitionEpoch: 6}, r.clock.Now())
+	for offset, want := range map[int64]int64{0: 3, 2: 3, 3: 3, 4: 10, 9: 10, 10: 10, 12: 10, 15: 10} {
+		res := r.fetch(t.Context(), fetchQuery{order: all(1), at: map[int32]int64{0: offset}})
+		p := rows(res)[0]
 		var raw []byte
-		for _, g := range got.Regions {
+		for _, g := range p.Regions {
+			var err error
 			if raw, err = g.AppendTo(raw); err != nil {
 				t.Fatal(err)
 			}
 		}
-		got.Release()
+		res.Release()
 		b, _, err := batch.Next(raw)
-		if err != nil || b.BaseOffset() != want {
-			t.Errorf("at %d: %v, batch at %d, want %d", offset, err, b.BaseOffset(), want)
+		if p.ErrorCode != 0 || err != nil || b.BaseOffset() != want {
+			t.Errorf("at %d: error %d, %v, want a batch at %d", offset, p.ErrorCode, err, want)
 		}
 	}
 }

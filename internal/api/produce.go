@@ -111,14 +111,14 @@ func (d *produced) appendAll() {
 	}
 }
 
-// lastNamed finds the last part of each partition; nil when the request cannot
-// name one twice, which is what clients send.
+// lastNamed finds the last part of each partition; nil when the request names
+// none twice, as clients do.
 func lastNamed(req *kmsg.ProduceRequest) map[partKey]*kmsg.ProduceRequestTopicPartition {
 	n := 0
 	for i := range req.Topics {
 		n += len(req.Topics[i].Partitions)
 	}
-	if n < 2 {
+	if n <= fewPartitions && !namesTwice(req) {
 		return nil
 	}
 	last := make(map[partKey]*kmsg.ProduceRequestTopicPartition, n)
@@ -132,6 +132,30 @@ func lastNamed(req *kmsg.ProduceRequest) map[partKey]*kmsg.ProduceRequestTopicPa
 		return nil
 	}
 	return last
+}
+
+// fewPartitions is how many are compared with each other, which allocates nothing.
+const fewPartitions = 32
+
+func namesTwice(req *kmsg.ProduceRequest) bool {
+	for i := range req.Topics {
+		for j := range req.Topics[i].Partitions {
+			for k := range i + 1 {
+				others := req.Topics[k].Partitions
+				if k == i {
+					others = others[:j]
+				} else if req.Topics[k].Topic != req.Topics[i].Topic || req.Topics[k].TopicID != req.Topics[i].TopicID {
+					continue
+				}
+				for o := range others {
+					if others[o].Partition == req.Topics[i].Partitions[j].Partition {
+						return true
+					}
+				}
+			}
+		}
+	}
+	return false
 }
 
 func (d *produced) lookup(t *kmsg.ProduceRequestTopic) (*image.Topic, error) {
