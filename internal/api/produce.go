@@ -82,7 +82,7 @@ func (p *Produce) Handle(ctx context.Context, c *Call, r kmsg.Request) wire.Resp
 // appendAll appends every partition's batch. A partition that the request names
 // twice counts once, with its last batch, as in Kafka.
 func (d *produced) appendAll() {
-	last := lastNamed(d.req)
+	last, unauthorized := lastNamed(d.req), d.req.TransactionID == nil && transactional(d.req)
 	d.res.Topics = make([]kmsg.ProduceResponseTopic, 0, len(d.req.Topics))
 	for i := range d.req.Topics {
 		t := &d.req.Topics[i]
@@ -90,6 +90,9 @@ func (d *produced) appendAll() {
 		rt.Topic, rt.TopicID = t.Topic, t.TopicID
 		rt.Partitions = make([]kmsg.ProduceResponseTopicPartition, 0, len(t.Partitions))
 		topic, err := d.lookup(t)
+		if unauthorized {
+			err = kerr.TransactionalIDAuthorizationFailed // of the whole request, as Kafka checks it first
+		}
 		for j := range t.Partitions {
 			q := &t.Partitions[j]
 			if last != nil && last[partKey{uuid.UUID(t.TopicID), t.Topic, q.Partition}] != q {
@@ -109,6 +112,20 @@ func (d *produced) appendAll() {
 			d.res.Topics = append(d.res.Topics, rt)
 		}
 	}
+}
+
+// transactional tells whether some batch belongs to a transaction.
+func transactional(req *kmsg.ProduceRequest) bool {
+	for i := range req.Topics {
+		for j := range req.Topics[i].Partitions {
+			if e, _, err := batch.NextEntry(req.Topics[i].Partitions[j].Records); err == nil {
+				if b, v2 := e.Batch(); v2 && b.IsTransactional() {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // lastNamed finds the last part of each partition; nil when the request names

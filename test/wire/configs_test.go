@@ -260,5 +260,6 @@ func describeConfigsErrors(s *session) {
 		s.do("client metrics without a name", describeConfigs(16, ""), v)
 		s.do("nothing", kmsg.NewPtrDescribeConfigsRequest(), v)
 	}
+	s.show("client metrics", sorted(s.ask(describeConfigs(16, "some-subscription"), 4).(*kmsg.DescribeConfigsResponse)))
 	s.show("a group", sorted(s.ask(describeConfigs(32, "some-group"), 4).(*kmsg.DescribeConfigsResponse)))
 }

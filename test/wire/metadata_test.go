@@ -45,6 +45,11 @@ func metadataVersions(s *session) {
 		}
 		s.do("by id, by an unknown id, by name", req, v)
 	}
+	ops := metadata()
+	mt := kmsg.NewMetadataRequestTopic()
+	mt.TopicID = [16]byte{7}
+	ops.Topics, ops.IncludeTopicAuthorizedOperations = append(ops.Topics, mt), true
+	s.do("operations of an unknown id", ops, 12)
 	twice := metadata(t, t)
 	s.do("a topic twice", twice, 12)
 	both := metadata(t)

@@ -18,6 +18,7 @@ func produceCases() []testCase {
 		{name: "produce-timestamps", run: produceTimestamps},
 		{name: "produce-codecs", run: produceCodecs},
 		{name: "produce-topic-compression", run: produceTopicCompression},
+		{name: "produce-transactional", run: produceTransactional},
 		{name: "produce-pipelined", run: producePipelined},
 		{name: "K1-duplicates", run: duplicates},
 		{name: "K1-producer-epochs", run: producerEpochs},
@@ -93,6 +94,19 @@ func produceTimestamps(s *session) {
 	s.do("too old", produce(1, part{topic: t, records: at(now - 7200_000)}), 9)
 	s.do("too new", produce(1, part{topic: t, records: at(now + 7200_000)}), 9)
 	s.do("none", produce(1, part{topic: t, records: at(-1)}), 9)
+	s.note("log end %d", s.logEnd(t, 0))
+}
+
+// produceTransactional: a transaction that no coordinator knows of.
+func produceTransactional(s *session) {
+	t := s.topic("t")
+	s.create(t, 1)
+	o := batch.NewOptions()
+	o.ProducerID, o.ProducerEpoch, o.BaseSequence, o.Transactional = s.producerID(), 0, 0, true
+	for _, v := range []int16{8, 11, 12} {
+		req := produce(-1, part{topic: t, records: batchOf(o, kv("k", "v"))})
+		s.do("without a transactional id", req, v)
+	}
 	s.note("log end %d", s.logEnd(t, 0))
 }
 
