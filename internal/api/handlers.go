@@ -68,6 +68,7 @@ func (n *Node) ControllerTable() *Table {
 	handlers := []Handler{
 		versions,
 		&DescribeCluster{Images: n.Images, ClusterID: n.ClusterID, Leader: n.Leader, Controllers: true},
+		&DescribeConfigs{Images: n.Images, Configs: n.Configs, NodeID: n.NodeID},
 		&Forward{API: kmsg.AlterConfigs, Controller: n.Controller},
 		&Forward{API: kmsg.IncrementalAlterConfigs, Controller: n.Controller},
 	}
