@@ -113,7 +113,7 @@ type part struct {
 	offset  int64  // Fetch
 	max     int32  // Fetch: partition max bytes, 0 for 1 MiB
 	epoch   int32  // current leader epoch, 0 for none
-	last    int32  // last fetched epoch, 0 for none
+	last    *int32 // last fetched epoch
 }
 
 // produce writes to partitions; neighbours of one topic share an entry.
@@ -153,8 +153,8 @@ func fetch(wait, minBytes int32, parts ...part) *kmsg.FetchRequest {
 		if p.epoch != 0 {
 			q.CurrentLeaderEpoch = p.epoch
 		}
-		if p.last != 0 {
-			q.LastFetchedEpoch = p.last
+		if p.last != nil {
+			q.LastFetchedEpoch = *p.last
 		}
 		t := &req.Topics[len(req.Topics)-1]
 		t.Partitions = append(t.Partitions, q)

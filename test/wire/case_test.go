@@ -36,7 +36,7 @@ type testCase struct {
 func allCases() []testCase {
 	return slices.Concat(
 		produceCases(), fetchCases(), sessionCases(), oldVersionCases(), offsetCases(), metadataCases(),
-		topicCases(), configCases(), clusterCases(), rubbishCases(),
+		topicCases(), configCases(), clusterCases(), rubbishCases(), restartCases(),
 	)
 }
 

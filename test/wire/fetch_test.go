@@ -149,9 +149,9 @@ func fetchLeaderEpochs(s *session) {
 		s.do("a future leader epoch", fetch(500, 1, part{topic: t, id: id, epoch: 9}), v)
 		s.do("a stale one", fetch(500, 1, part{topic: t, id: id, epoch: -2}), v)
 	}
-	s.do("the last fetched epoch is unknown here", fetch(500, 1, part{topic: t, offset: 1, last: 7}), 12)
-	s.do("it is the present one, offset at the end", fetch(0, 1, part{topic: t, offset: 2, last: 0}), 12)
-	s.do("it is the present one, offset beyond", fetch(0, 1, part{topic: t, offset: 3, last: 0}), 12)
+	s.do("the last fetched epoch is unknown here", fetch(500, 1, part{topic: t, offset: 1, last: ptr[int32](7)}), 12)
+	s.do("it is the present one, offset at the end", fetch(0, 1, part{topic: t, offset: 2, last: ptr[int32](0)}), 12)
+	s.do("it is the present one, offset beyond", fetch(0, 1, part{topic: t, offset: 3, last: ptr[int32](0)}), 12)
 }
 
 // fetchAsFollower: requests of a replica that is none.
