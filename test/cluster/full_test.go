@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -106,14 +107,16 @@ func (f *filler) untilFull(t *testing.T, size int) error {
 	return nil
 }
 
-// check reads everything from the log start on.
+// check reads everything from an offset on.
 func (f *filler) check(t *testing.T, from int) {
 	t.Helper()
-	c := f.n.Client(t, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{f.topic: {0: kgo.NewOffset().AtStart()}}))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	c := f.n.Client(t, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{f.topic: {0: kgo.NewOffset().At(int64(from))}}))
 	for at := from; at < len(f.values); {
-		fetches := c.PollFetches(t.Context())
-		if err := errors.Join(fetches.Err0(), fetches.Err()); err != nil {
-			t.Fatal(err)
+		fetches := c.PollFetches(ctx)
+		if err := fetches.Err(); err != nil {
+			t.Fatalf("%s at offset %d of %d: %v", f.topic, at, len(f.values), err)
 		}
 		for _, r := range fetches.Records() {
 			if r.Offset != int64(at) || string(r.Value) != f.values[at] {
