@@ -12,6 +12,11 @@ import (
 	"weir/internal/storage"
 )
 
+// checkpointFiles are the files of a directory that hold an offset for each of its logs.
+func checkpointFiles() [3]string {
+	return [...]string{checkpoint.RecoveryPointFile, checkpoint.LogStartFile, checkpoint.HighWatermarkFile}
+}
+
 // WriteRecoveryPoints writes recovery-point-offset-checkpoint in every live directory.
 func (s *Set) WriteRecoveryPoints() error { return s.writeAll(checkpoint.RecoveryPointFile) }
 
@@ -76,8 +81,21 @@ func (s *Set) write(d *Dir, name string, change func(checkpoint.Offsets) bool) e
 	if err := checkpoint.WriteOffsets(s.o.FS, filepath.Join(d.Path, name), offsets); err != nil {
 		return fmt.Errorf("writing %s of %s: %w", name, d.Path, err)
 	}
-	if name == checkpoint.RecoveryPointFile {
-		d.onDisk = offsets
+	d.onDisk[name] = offsets
+	return nil
+}
+
+// forget removes what the checkpoint files of d still say of a partition's earlier log: of a topic of the same name that
+// was deleted, or of a move. After a crash the new log would be cut, or believed damaged, by the old one's offsets.
+func (s *Set) forget(d *Dir, p checkpoint.TopicPartition) error {
+	for _, name := range checkpointFiles() {
+		err := s.write(d, name, func(checkpoint.Offsets) bool {
+			_, stale := d.onDisk[name][p]
+			return stale
+		})
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -86,7 +104,7 @@ func (s *Set) write(d *Dir, name string, change func(checkpoint.Offsets) bool) e
 // its log, so a failure is only returned; the log's user reports it (Report).
 func (s *Set) lowered(p checkpoint.TopicPartition, d *Dir, point int64) error {
 	return s.write(d, checkpoint.RecoveryPointFile, func(offsets checkpoint.Offsets) bool {
-		if d.onDisk[p] <= point {
+		if d.onDisk[checkpoint.RecoveryPointFile][p] <= point {
 			return false
 		}
 		offsets[p] = point
@@ -142,7 +160,7 @@ func (s *Set) closeDir(d *Dir, logs []*storage.Log, brokerEpoch int64, broken bo
 		g.Go(l.Close)
 	}
 	err := g.Wait()
-	for _, name := range []string{checkpoint.RecoveryPointFile, checkpoint.LogStartFile, checkpoint.HighWatermarkFile} {
+	for _, name := range checkpointFiles() {
 		if err == nil {
 			err = s.write(d, name, nil) // closed logs still tell their offsets
 		}

@@ -80,11 +80,13 @@ func (s *Set) loadDir(ctx context.Context, d *Dir) error {
 		return err
 	}
 	l.recovery = l.readOffsets(checkpoint.RecoveryPointFile, "every log is recovered from its start")
-	s.writeMu.Lock()
-	d.onDisk = l.recovery
-	s.writeMu.Unlock()
 	l.starts = l.readOffsets(checkpoint.LogStartFile, "logs start at their first segment")
 	l.highs = l.readOffsets(checkpoint.HighWatermarkFile, "high watermarks start at the log start")
+	s.writeMu.Lock()
+	d.onDisk = map[string]checkpoint.Offsets{
+		checkpoint.RecoveryPointFile: l.recovery, checkpoint.LogStartFile: l.starts, checkpoint.HighWatermarkFile: l.highs,
+	}
+	s.writeMu.Unlock()
 	if err := l.scan(); err != nil {
 		return err
 	}

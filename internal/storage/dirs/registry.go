@@ -141,9 +141,13 @@ func (s *Set) createIn(candidates []*Dir, p checkpoint.TopicPartition, topicID u
 	for _, d := range candidates {
 		o := s.logOptions(p, d, filepath.Join(d.Path, name))
 		o.TopicID, o.HadCleanShutdown = topicID, true
-		var log *storage.Log
-		if log, err = storage.Open(o); err == nil {
-			return &entry{log, d}, nil
+		if err = s.forget(d, p); err != nil {
+			err = &storage.DiskError{Dir: o.Dir, Op: "create", Err: err}
+		} else {
+			var log *storage.Log
+			if log, err = storage.Open(o); err == nil {
+				return &entry{log, d}, nil
+			}
 		}
 		if !isDiskFailure(err) {
 			break
@@ -219,7 +223,26 @@ func (s *Set) retire(p checkpoint.TopicPartition, future bool, kind storage.Kind
 	if e == nil {
 		return s.retireFailed(p, future, kind)
 	}
-	return s.retireEntry(p, e, kind)
+	if err := e.log.Rename(kind, s.o.Rand); err != nil {
+		err = s.judge(e.dir, err)
+		s.putBack(from, p, e)
+		return err
+	}
+	return s.retired(p, e, kind)
+}
+
+// putBack keeps a log that could not be renamed in the registry, so that it is closed with the others. In a directory
+// that has failed it is closed at once.
+func (s *Set) putBack(to map[checkpoint.TopicPartition]*entry, p checkpoint.TopicPartition, e *entry) {
+	s.mu.Lock()
+	failed := e.dir.failed != nil
+	if !failed {
+		to[p] = e
+	}
+	s.mu.Unlock()
+	if failed {
+		e.log.Abandon()
+	}
 }
 
 // retireFailed does the same for a partition whose log could not be opened: only its directory is renamed.
@@ -250,10 +273,8 @@ func (s *Set) retireFailed(p checkpoint.TopicPartition, future bool, kind storag
 	return nil
 }
 
-func (s *Set) retireEntry(p checkpoint.TopicPartition, e *entry, kind storage.Kind) error {
-	if err := e.log.Rename(kind, s.o.Rand); err != nil {
-		return s.judge(e.dir, err)
-	}
+// retired sees to a log that has been renamed and is in the registry no more.
+func (s *Set) retired(p checkpoint.TopicPartition, e *entry, kind storage.Kind) error {
 	if kind == storage.Deleted {
 		s.log.Info("log is to be deleted", "partition", p.String(), "dir", e.log.Dir())
 		s.doom(doomed{path: e.log.Dir(), dir: e.dir, log: e.log, due: s.o.Clock.Now().Add(s.deleteDelay(p))})
@@ -263,7 +284,7 @@ func (s *Set) retireEntry(p checkpoint.TopicPartition, e *entry, kind storage.Ki
 	return s.judge(e.dir, e.log.Close())
 }
 
-// Promote makes the future copy of a partition its log, and dooms the old one.
+// Promote makes the future copy of a partition its log, and dooms the old one. With an error the old one stays in use.
 func (s *Set) Promote(p checkpoint.TopicPartition) error {
 	s.mu.Lock()
 	old, next := s.current[p], s.future[p]
@@ -275,13 +296,28 @@ func (s *Set) Promote(p checkpoint.TopicPartition) error {
 	s.current[p] = next
 	s.mu.Unlock()
 	if err := next.log.Rename(storage.Current, s.o.Rand); err != nil {
-		return s.judge(next.dir, err)
+		err = s.judge(next.dir, err)
+		s.putBack(s.future, p, next)
+		s.mu.Lock()
+		delete(s.current, p)
+		s.mu.Unlock()
+		if old != nil {
+			s.putBack(s.current, p, old)
+		}
+		return err
 	}
 	s.log.Info("partition moved to another log directory", "partition", p.String(), "dir", next.log.Dir())
 	if old == nil {
 		return nil
 	}
-	return s.retireEntry(p, old, storage.Deleted)
+	if err := old.log.Rename(storage.Deleted, s.o.Rand); err != nil {
+		// The copy is in use already: the move stands.
+		s.log.Error("cannot rename the log that was moved away: remove it by hand before the next start",
+			"partition", p.String(), "dir", old.log.Dir(), "err", s.judge(old.dir, err))
+		old.log.Abandon()
+		return nil
+	}
+	return s.retired(p, old, storage.Deleted)
 }
 
 func (s *Set) doom(d doomed) {

@@ -51,8 +51,8 @@ type Dir struct {
 	// kept holds checkpoint entries of partitions that failed to load, so that a repair finds them. Guarded by Set.mu
 	// once Load has returned.
 	kept map[string]checkpoint.Offsets // by file name
-	// onDisk is what recovery-point-offset-checkpoint says. Guarded by Set.writeMu once Load has returned.
-	onDisk checkpoint.Offsets
+	// onDisk is what the checkpoint files say, by file name. Guarded by Set.writeMu once Load has returned.
+	onDisk map[string]checkpoint.Offsets
 }
 
 // Set is the log directories of this node. Its methods may be used concurrently.
@@ -129,7 +129,7 @@ func (s *Set) nameDirs() error {
 		if s.byPath(path) != nil {
 			return fmt.Errorf("log directory %s is configured twice", path)
 		}
-		s.dirs = append(s.dirs, &Dir{Path: path, data: true, kept: map[string]checkpoint.Offsets{}})
+		s.dirs = append(s.dirs, &Dir{Path: path, data: true, kept: map[string]checkpoint.Offsets{}, onDisk: map[string]checkpoint.Offsets{}})
 	}
 	s.metadata = s.dirs[0]
 	if s.o.MetadataDir != "" {
