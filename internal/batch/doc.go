@@ -28,7 +28,7 @@
 //
 // Files by subject: batch.go the v2 view; record.go its records; builder.go; validate.go what a leader checks on produce;
 // entry.go one view over all three magics, for logs that hold old entries; message.go magic 0 and 1; upconvert.go and
-// downconvert.go for old clients; buffers.go pooled scratch memory. Package compress has the codecs.
+// downconvert.go for old clients; filter.go what compaction leaves; buffers.go pooled scratch memory. Package compress has the codecs.
 //
 // All input is foreign: nothing panics on it, and nothing is allocated by a length that was not first compared with bytes that
 // are really there. Compressed data is read as a stream, so that a small batch that inflates hugely costs no memory.

@@ -56,7 +56,8 @@ type Log struct {
 		view           view // the working copy; publish makes it visible
 
 		producers *producer.State
-		jitterMs  int64 // taken off segment.ms of the active segment
+		jitterMs  int64  // taken off segment.ms of the active segment
+		cuts      uint64 // truncations so far, see Compaction
 		doomed    []doomed
 
 		// unsyncedSnapshots are producer snapshots written since the last flush;

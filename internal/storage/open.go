@@ -58,6 +58,7 @@ type loader struct {
 	o        *Options
 	segments []*segment.Segment // ascending
 	changed  bool               // recovery cut or removed something
+	holes    bool               // recovery has found offsets missing within a segment
 }
 
 func (ld *loader) load() error {
@@ -230,7 +231,7 @@ func (ld *loader) completeSwap(swaps []string) error {
 		if err = errors.Join(err, s.CloseHandles()); err != nil {
 			return err
 		}
-		from, to = min(from, base), max(to, next)
+		from, to = min(from, base), max(to, next, base+1)
 	}
 	files, err := ld.l.fs.ReadDir(ld.o.Dir)
 	if err != nil {
@@ -289,7 +290,7 @@ func (ld *loader) findEnd() (int64, error) {
 			return end, nil
 		}
 		l.logger.Warn("the log start lies beyond the log end: all segments go", "partition", l.name, "logStart", start, "logEnd", end)
-		if err := l.doomLocked(ld.segments); err != nil {
+		if err := l.doomLocked(ld.segments, noSnapshot); err != nil {
 			return 0, err
 		}
 		ld.segments, ld.changed = nil, true

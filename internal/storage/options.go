@@ -29,6 +29,9 @@ type Options struct {
 	// Checkpointed by storage/dirs; 0 when the checkpoint has no entry.
 	RecoveryPoint int64
 	LogStart      int64
+	// Cleaned is the cleaner's checkpoint: below it offsets may be missing
+	// between segments.
+	Cleaned int64
 	// HadCleanShutdown: the directory's clean-shutdown marker was there, so
 	// nothing needs recovery.
 	HadCleanShutdown bool

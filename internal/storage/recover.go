@@ -73,7 +73,12 @@ func (ld *loader) recoverSegment(i int, unsafe bool, remaining int) (torn bool, 
 	if unsafe {
 		l.epochs.TruncateFromEnd(base)
 	}
+	next := base
 	visit := func(e segment.Entry) error {
+		if b, ok := e.Batch(); ok {
+			ld.holes = ld.holes || next > base && b.BaseOffset() > next
+		}
+		next = e.LastOffset() + 1
 		if unsafe {
 			l.noteEpoch(e.Entry)
 		}
@@ -97,11 +102,15 @@ func (ld *loader) recoverSegment(i int, unsafe bool, remaining int) (torn bool, 
 		return true, nil
 	}
 	// A cut may also fall between two batches: then the next segment starts
-	// above the end of this one. (Compaction makes such holes too.)
-	if i+1 == len(ld.segments) || l.cfg.Load().CleanupCompact {
+	// above the end of this one. Compaction makes such holes too, and
+	// the topic's own configuration is not known yet when logs are loaded.
+	if i+1 == len(ld.segments) || l.cfg.Load().CleanupCompact || ld.holes {
 		return false, nil
 	}
-	next := ld.segments[i+1].BaseOffset()
+	next = ld.segments[i+1].BaseOffset()
+	if next <= ld.o.Cleaned {
+		return false, nil
+	}
 	if r.NextOffset >= next || next-base > math.MaxInt32 { // so far apart they had to be in two segments
 		return false, nil
 	}
@@ -160,7 +169,7 @@ func (ld *loader) dropFrom(i int) error {
 	removed := ld.segments[i:]
 	ld.segments = slices.Clone(ld.segments[:i])
 	ld.l.logger.Warn("removing segments behind missing records", "partition", ld.l.name, "segments", len(removed))
-	return ld.l.doomLocked(removed)
+	return ld.l.doomLocked(removed, noSnapshot)
 }
 
 // rebuildProducersLocked brings the producer state to offset end: from the

@@ -128,15 +128,18 @@ func (l *Log) retainLocked(why string, goes expendable) (int, error) {
 	}
 	l.publishLocked()
 	l.logger.Info("deleting old segments", "partition", l.name, "segments", n, "reason", why, "logStart", v.logStart)
-	if err := l.doomLocked(removed); err != nil {
+	if err := l.doomLocked(removed, noSnapshot); err != nil {
 		return 0, l.failLocked("retention", err)
 	}
 	l.wakeTickLocked()
 	return n, nil
 }
 
-// doomLocked renames segments and the snapshots at their base to be deleted.
-func (l *Log) doomLocked(segs []*segment.Segment) error {
+// noSnapshot is for doomLocked: no snapshot is to be kept.
+const noSnapshot = -1
+
+// doomLocked renames segments and the snapshots at their base to be deleted, but for the snapshot at offset keep.
+func (l *Log) doomLocked(segs []*segment.Segment, keep int64) error {
 	if len(segs) == 0 {
 		return nil
 	}
@@ -149,6 +152,9 @@ func (l *Log) doomLocked(segs []*segment.Segment) error {
 		}
 		d.segments = append(d.segments, s)
 		base := s.BaseOffset()
+		if base == keep {
+			continue
+		}
 		marked, err := l.mu.producers.MarkSnapshotDeleted(base)
 		if err != nil {
 			return err

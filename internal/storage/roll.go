@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 
+	"weir/internal/config"
 	"weir/internal/storage/segment"
 )
 
@@ -12,7 +13,7 @@ import (
 func (l *Log) maybeRollLocked(in *incoming) error {
 	cfg := l.cfg.Load()
 	roll, err := l.mu.view.active().ShouldRoll(segment.RollParams{
-		MaxSegmentMs: cfg.SegmentMs, JitterMs: l.mu.jitterMs, MaxSegmentBytes: cfg.SegmentBytes,
+		MaxSegmentMs: segmentMs(cfg), JitterMs: l.mu.jitterMs, MaxSegmentBytes: cfg.SegmentBytes,
 		MaxTimestamp: in.maxTs, MaxOffset: in.last, Bytes: int64(len(in.bytes)), NowMs: l.nowMs(),
 	})
 	if err != nil {
@@ -29,6 +30,14 @@ func (l *Log) maybeRollLocked(in *incoming) error {
 		base = in.first
 	}
 	return l.rollLocked(base)
+}
+
+// segmentMs is segment.ms; a compacted log rolls early enough for max.compaction.lag.ms.
+func segmentMs(cfg *config.Topic) int64 {
+	if cfg.CleanupCompact && cfg.MaxCompactionLagMs > 0 {
+		return min(cfg.SegmentMs, cfg.MaxCompactionLagMs)
+	}
+	return cfg.SegmentMs
 }
 
 // Roll starts a new segment at the log end, unless the active one is empty.
@@ -108,7 +117,7 @@ func (l *Log) snapshotLocked() {
 // do not all roll at once.
 func (l *Log) dice() int64 {
 	cfg := l.cfg.Load()
-	if j := min(cfg.SegmentJitterMs, cfg.SegmentMs); l.rand != nil && j > 0 {
+	if j := min(cfg.SegmentJitterMs, segmentMs(cfg)); l.rand != nil && j > 0 {
 		return l.rand.Int64N(j)
 	}
 	return 0

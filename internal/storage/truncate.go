@@ -58,6 +58,7 @@ func (l *Log) cutLocked(truncate func() (bool, error)) (*segment.Segment, string
 	if err := l.mu.view.gone; err != nil {
 		return nil, "", false, err
 	}
+	l.mu.cuts++
 	done, err := truncate()
 	if err != nil {
 		err = l.failLocked("truncate", err)
@@ -89,7 +90,7 @@ func (l *Log) truncateLocked(to int64) (bool, error) {
 	keep := v.floor(to) + 1
 	removed := v.segments[keep:]
 	v.segments = slices.Clone(v.segments[:keep])
-	if err := l.doomLocked(removed); err != nil {
+	if err := l.doomLocked(removed, noSnapshot); err != nil {
 		return true, err
 	}
 	if _, err := v.active().TruncateTo(to); err != nil {
@@ -113,7 +114,7 @@ func (l *Log) restartLocked(at int64) error {
 	v := &l.mu.view
 	l.logger.Info("truncating fully", "partition", l.name, "start", at)
 	removed := v.segments
-	if err := l.doomLocked(removed); err != nil {
+	if err := l.doomLocked(removed, noSnapshot); err != nil {
 		return err
 	}
 	fresh, err := l.createSegment(l.mu.dir, at)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -50,6 +51,7 @@ func (osFS) Rename(oldname, newname string) error         { return os.Rename(old
 func (osFS) MkdirAll(name string, perm os.FileMode) error { return os.MkdirAll(name, perm) }
 func (osFS) ReadDir(name string) ([]fs.DirEntry, error)   { return os.ReadDir(name) }
 func (osFS) Stat(name string) (fs.FileInfo, error)        { return os.Stat(name) }
+func (osFS) SetModTime(name string, t time.Time) error    { return os.Chtimes(name, time.Time{}, t) }
 
 func (osFS) SyncDir(name string) error {
 	d, err := os.Open(name)

@@ -15,6 +15,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // ErrLocked is returned by FS.Lock when another process holds the lock.
@@ -37,6 +38,8 @@ type FS interface {
 	// ReadDir lists a directory by name order.
 	ReadDir(name string) ([]fs.DirEntry, error)
 	Stat(name string) (fs.FileInfo, error)
+	// SetModTime sets the modification time of a file; a power cut may lose it.
+	SetModTime(name string, t time.Time) error
 	// SyncDir makes the names in a directory (created, renamed, removed) survive a power cut.
 	SyncDir(name string) error
 	// Lock creates the file when needed and takes a write lock on it that also excludes a JVM's FileChannel.lock.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"weir/internal/vfs"
 )
@@ -137,6 +138,24 @@ func (s *Segment) LastModifiedMs() (int64, error) {
 		return 0, err
 	}
 	return info.ModTime().UnixMilli(), nil
+}
+
+// SetLastModifiedMs sets what LastModifiedMs returns: the cleaner's output is as old as what it was made from.
+func (s *Segment) SetLastModifiedMs(ms int64) error {
+	return s.fs.SetModTime(s.LogPath(), time.UnixMilli(ms))
+}
+
+// IndexSizes are the bytes of the entries in both indexes.
+func (s *Segment) IndexSizes() (offsets, times int64, err error) {
+	o, err := s.offsets.load()
+	if err != nil {
+		return 0, 0, err
+	}
+	t, err := s.times.load()
+	if err != nil {
+		return 0, 0, err
+	}
+	return int64(o.entries(offsetEntry) * offsetEntry.size()), int64(t.entries(timeEntry) * timeEntry.size()), nil
 }
 
 // inRange says that an offset can be written relative to the base offset.

@@ -13,6 +13,7 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"time"
 
 	"weir/internal/vfs"
 )
@@ -30,6 +31,7 @@ const (
 	Mkdir    Op = "mkdir"
 	ReadDir  Op = "readdir"
 	Stat     Op = "stat" // of FS and File
+	ModTime  Op = "modtime"
 	SyncDir  Op = "syncdir"
 	Lock     Op = "lock"
 	Free     Op = "free"
@@ -198,6 +200,14 @@ func (f *FS) Stat(name string) (fs.FileInfo, error) {
 		return nil, err
 	}
 	return f.FS.Stat(name)
+}
+
+// SetModTime implements vfs.FS.
+func (f *FS) SetModTime(name string, t time.Time) error {
+	if err := f.fail(ModTime, name); err != nil {
+		return err
+	}
+	return f.FS.SetModTime(name, t)
 }
 
 // SyncDir implements vfs.FS.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"time"
 
 	"weir/internal/vfs"
 	"weir/internal/vfs/memfs"
@@ -78,6 +79,7 @@ func TestEveryOp(t *testing.T) {
 		Mkdir:    func() error { return f.MkdirAll("dir", 0) },
 		ReadDir:  func() error { _, err := f.ReadDir("/"); return err },
 		Stat:     func() error { _, err := f.Stat("f"); return err },
+		ModTime:  func() error { return f.SetModTime("f", time.UnixMilli(1)) },
 		SyncDir:  func() error { return f.SyncDir("/") },
 		Lock:     func() error { _, err := f.Lock(".lock"); return err },
 		Free:     func() error { _, _, err := f.Free("/"); return err },
