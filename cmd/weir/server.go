@@ -56,7 +56,12 @@ a second one at once.`,
 		Example: `  weir server
   weir server --override log.dirs=/var/lib/weir
   weir server /etc/weir/server.properties --log-level debug`,
-		Args: cobra.MaximumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return fmt.Errorf("one properties file at most, not %s; a single key is set by --override key=value", strings.Join(args, " "))
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error { return runServer(cmd.Context(), f, args) },
 	}
 	c.Flags().StringArrayVar(&f.overrides, "override", nil, "set one key of server.properties: key=value (repeatable)")
