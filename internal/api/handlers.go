@@ -90,6 +90,7 @@ func (n *Node) administration() []Handler {
 		&Forward{API: kmsg.CreatePartitions, Controller: n.Controller, Images: n.Images, Settled: partitionsCreated},
 		forward(kmsg.UpdateFeatures),
 		forward(kmsg.ElectLeaders),
+		forward(kmsg.UnregisterBroker),
 		&DescribeQuorum{Quorum: n.Quorum},
 		&ACLs{API: kmsg.DescribeACLs},
 		&ACLs{API: kmsg.CreateACLs},
