@@ -69,6 +69,12 @@ func (c *Conn) readFrame() (frame, error) {
 	if !records && size > maxPlainFrame {
 		return frame{}, badFrame(first, "frame of %d bytes is larger than the %d that %s may have", size, maxPlainFrame, wire.Name(key))
 	}
+	// Who only claims to send a large frame takes no memory from those who do send.
+	if size > inBufferLen {
+		if err := c.fill(inBufferLen); err != nil {
+			return frame{}, err
+		}
+	}
 	charge, err := c.srv.budget.acquire(c.ctx, size, records)
 	if err != nil {
 		return frame{}, err
@@ -90,15 +96,25 @@ func (c *Conn) readBody(b []byte) error {
 		return nil
 	}
 	c.in.r, c.in.w = 0, 0
-	if err := c.setReadDeadline(frameTimeout(int64(len(b)))); err != nil {
-		return err
-	}
-	if m, err := io.ReadFull(c.nc, b[n:]); err != nil {
-		return c.cutInFrame(err, n+m, len(b))
+	whole := c.srv.o.Clock.Now().Add(frameTimeout(int64(len(b))))
+	for n < len(b) {
+		part := b[n:min(n+partLen, len(b))]
+		left := whole.Sub(c.srv.o.Clock.Now())
+		if err := c.setReadDeadline(max(min(frameTimeout(int64(len(part))), left), 1)); err != nil {
+			return err
+		}
+		m, err := io.ReadFull(c.nc, part)
+		if n += m; err != nil {
+			return c.cutInFrame(err, n, len(b))
+		}
 	}
 	c.readDeadline = time.Time{}
 	return nil
 }
+
+// partLen is how much of a large frame has a deadline of its own, so that a peer that stalls is noticed long before the
+// whole frame is late: it holds memory that others wait for.
+const partLen = 1 << 20
 
 // fill reads until at least n bytes are in the input buffer. While it is empty, the peer may take its time.
 func (c *Conn) fill(n int) error {

@@ -415,7 +415,13 @@ func TestIdleTimeWhileAnAnswerIsOwed(t *testing.T) {
 func TestHalfAFrameTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t)
-		b.send(request(0, 3, 1, 1<<20)[:100])
+		frame := request(0, 3, 1, 8<<20)
+		b.send(frame[:100])
+		if b.s.stats.BudgetUsed.Load() != 0 {
+			t.Fatal("memory is taken for a frame that has hardly begun")
+		}
+		b.pass(5 * time.Second)
+		b.send(frame[100:3000])
 		if b.s.stats.BudgetUsed.Load() < 1<<20 {
 			t.Fatal("the frame's memory is not accounted for")
 		}
