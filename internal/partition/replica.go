@@ -21,7 +21,7 @@
 //	mu     the isr core and those who wait for a commit.
 //	watch  the watchers.
 //
-// Order: role, then the log's own locks, then mu, then watch. Reads take none
+// Order: role, then mu, then the log's own locks; watch last. Reads take none
 // of them on their way to the data: the log's offsets and the role are loaded
 // from immutable views.
 package partition
@@ -233,6 +233,10 @@ func (r *Replica) SwapLog(promote func(old *storage.Log) (*storage.Log, error)) 
 	}
 	invariant.Check(next.LogEnd() == r.Log().LogEnd(), "%s: swapping a log that ends at %d for one that ends at %d", r, r.Log().LogEnd(), next.LogEnd())
 	next.SetHighWatermark(r.Log().HighWatermark())
+	next.SetConfig(r.Log().Config())
+	if s := r.status.Load(); s.Leading { // no batch may have told the copy of this epoch yet
+		next.AssignEpoch(s.LeaderEpoch, s.EpochStart)
+	}
 	r.log.Store(next)
 	return true, nil
 }

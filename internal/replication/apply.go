@@ -111,10 +111,7 @@ func (m *Manager) strays(img *image.Image) {
 				return true
 			}
 		}
-		if future {
-			return true // judged with the current log
-		}
-		if err := m.o.Dirs.MarkStray(p); err != nil {
+		if err := m.o.Dirs.MarkStray(p, future); err != nil {
 			m.o.Logger.Error("cannot move a stray log", "dir", l.Dir(), "err", err)
 		}
 		return true
@@ -180,33 +177,54 @@ func (m *Manager) open(img *image.Image, t *image.Topic, id int32, p *image.Part
 	return r, nil
 }
 
-// offline records why a replica cannot be used.
+// offline records why there is no replica to use.
 func (m *Manager) offline(k key, topic string, err error) {
 	m.o.Logger.Error("replica is offline", "topic", topic, "partition", k.partition, "err", err)
 	m.mu.Lock()
-	was := m.replicas[k]
-	e := &OfflineError{Topic: topic, Partition: k.partition, Err: err}
-	m.replicas[k] = &entry{offline: e}
+	defer m.mu.Unlock()
+	m.replicas[k] = &entry{offline: &OfflineError{Topic: topic, Partition: k.partition, Err: err}}
+}
+
+// fail takes a replica that cannot be used any more offline, unless it went meanwhile.
+func (m *Manager) fail(r *partition.Replica, err error) {
+	k := key{r.TopicID(), r.ID()}
+	e := &OfflineError{Topic: r.Topic(), Partition: r.ID(), Err: err}
+	m.mu.Lock()
+	present := m.replicas[k] != nil && m.replicas[k].replica == r
+	if present {
+		m.replicas[k] = &entry{offline: e}
+	}
 	m.mu.Unlock()
-	if was != nil && was.replica != nil {
-		was.replica.Retire(e)
+	if present {
+		m.o.Logger.Error("replica is offline", "topic", r.Topic(), "partition", r.ID(), "err", err)
+		r.Retire(e)
 	}
 }
 
-// drop ends a replica that this broker no longer has, and deletes its log.
+// drop ends a replica that this broker no longer has, and deletes its log, a
+// copy that is being made of it included.
 func (m *Manager) drop(k key, why string) {
 	m.mu.Lock()
 	e := m.replicas[k]
 	delete(m.replicas, k)
 	m.mu.Unlock()
-	if e == nil || e.replica == nil {
+	if e == nil {
 		return
 	}
-	e.replica.Retire(&NotHostedError{k.topic, k.partition})
-	name := checkpoint.TopicPartition{Topic: e.replica.Topic(), Partition: k.partition}
-	if err := m.o.Dirs.Delete(name, false); err != nil && !errors.Is(err, storage.ErrClosed) {
-		m.o.Logger.Error("cannot delete a log", "dir", e.replica.Log().Dir(), "why", why, "err", err)
+	name := checkpoint.TopicPartition{Partition: k.partition}
+	if e.replica != nil {
+		name.Topic = e.replica.Topic()
+		e.replica.Retire(&NotHostedError{k.topic, k.partition})
+	} else {
+		name.Topic = e.offline.Topic
+		if log, _ := m.o.Dirs.Log(name); log != nil && log.TopicID() != k.topic {
+			return // it is offline because the log there is another topic's
+		}
+	}
+	err := errors.Join(m.o.Dirs.Delete(name, true), m.o.Dirs.Delete(name, false))
+	if err != nil && !errors.Is(err, storage.ErrClosed) {
+		m.o.Logger.Error("cannot delete a log", "partition", name.String(), "why", why, "err", err)
 		return
 	}
-	m.o.Logger.Info("replica removed", "topic", e.replica.Topic(), "partition", k.partition, "because", why)
+	m.o.Logger.Info("replica removed", "topic", name.Topic, "partition", k.partition, "because", why)
 }

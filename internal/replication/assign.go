@@ -2,6 +2,7 @@ package replication
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -36,14 +37,9 @@ func (m *Manager) sendAssignments() {
 	if len(pending) == 0 {
 		return
 	}
-	again := func() {
-		for k, d := range pending {
-			m.assign(k, d)
-		}
-	}
 	epoch := m.o.Epoch()
-	if epoch < 0 {
-		again() // not registered yet
+	if epoch < 0 || !m.image.Load().Features().Directories() {
+		m.assignAgain(pending) // not registered, or the cluster does not keep directories yet
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), assignTimeout)
@@ -51,13 +47,33 @@ func (m *Manager) sendAssignments() {
 	r, err := m.o.Controller.Do(ctx, assignRequest(m.o.NodeID, epoch, pending))
 	if err != nil {
 		m.o.Logger.Warn("cannot tell the controller the directories of replicas: trying again", "replicas", len(pending), "err", err)
-		again()
+		m.assignAgain(pending)
 		return
 	}
-	if res := r.(*kmsg.AssignReplicasToDirsResponse); res.ErrorCode != 0 {
+	res := r.(*kmsg.AssignReplicasToDirsResponse)
+	if res.ErrorCode != 0 {
 		m.o.Logger.Warn("the controller refused the directories of replicas: trying again", "replicas", len(pending), "err", kerr.ErrorForCode(res.ErrorCode))
-		again()
+		m.assignAgain(pending)
+		return
 	}
+	for _, d := range res.Directories {
+		for _, t := range d.Topics {
+			for _, p := range t.Partitions {
+				if p.ErrorCode != 0 { // the partition went, or moved away, meanwhile
+					m.o.Logger.Warn("the controller refused the directory of a replica", "topic", uuid.UUID(t.TopicID), "partition", p.Partition,
+						"directory", uuid.UUID(d.ID), "err", kerr.ErrorForCode(p.ErrorCode))
+				}
+			}
+		}
+	}
+}
+
+// assignAgain gives back what was not taken, unless a replica has moved on meanwhile.
+func (m *Manager) assignAgain(pending map[key]uuid.UUID) {
+	m.assignments.Lock()
+	defer m.assignments.Unlock()
+	maps.Copy(pending, m.assignments.dirs)
+	m.assignments.dirs = pending
 }
 
 func assignRequest(node int32, epoch int64, pending map[key]uuid.UUID) *kmsg.AssignReplicasToDirsRequest {
@@ -94,7 +110,7 @@ func (m *Manager) DirOffline(d *dirs.Dir, logs []*storage.Log, err error) {
 	for _, r := range m.list() {
 		for _, l := range logs {
 			if r.Log() == l {
-				m.offline(key{r.TopicID(), r.ID()}, r.Topic(), &dirs.OfflineError{Dir: d.Path, Err: err})
+				m.fail(r, &dirs.OfflineError{Dir: d.Path, Err: err})
 			}
 		}
 	}

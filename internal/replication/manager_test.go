@@ -90,7 +90,13 @@ func newEnv(t *testing.T) *env {
 
 // registered is the image of an empty cluster up to the broker's registration.
 func registered(epoch int64) *image.Image {
-	return image.NewDelta(image.New()).Apply(image.Provenance{Offset: epoch})
+	d := image.NewDelta(image.New())
+	r := records.NewFeatureLevelRecord()
+	r.Name, r.FeatureLevel = "metadata.version", 30
+	if err := d.Replay(records.Versioned{Record: &r}); err != nil {
+		panic(err)
+	}
+	return d.Apply(image.Provenance{Offset: epoch})
 }
 
 // open makes the Manager on what stands on the disk.
@@ -423,5 +429,97 @@ func TestUnansweredProposalIsSentAgain(t *testing.T) {
 	left := e.alter(t.Context(), e.due())
 	if len(left) != 1 || len(e.due()) != 0 {
 		t.Fatalf("%d left; a second proposal must wait for the first", len(left))
+	}
+}
+
+// A copy on its way to another directory goes with its topic: the next topic of
+// that name must not find records of the old one in it.
+func TestCopyGoesWithItsTopic(t *testing.T) {
+	e := newEnv(t)
+	p := checkpoint.TopicPartition{Topic: "a", Partition: 0}
+	e.replay(topic("a", t1), part(t1, 0, 1, 0, dirA, 1))
+	e.produce(e.get(t1, 0), "old")
+	if err := e.Move("a", 0, "/b"); err != nil {
+		t.Fatal(err)
+	}
+	e.replay(remove(t1), topic("a", t2), part(t2, 0, 1, 0, dirA, 1))
+	if l, _ := e.dirs.FutureLog(p); l != nil {
+		t.Fatalf("the copy is left in %s", l.Dir())
+	}
+	// The same when the topic is deleted and made anew while this broker is down.
+	if err := e.Move("a", 0, "/b"); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.dirs.Close(9); err != nil {
+		t.Fatal(err)
+	}
+	e.img = registered(e.epoch)
+	e.open()
+	e.replay(topic("a", t1), part(t1, 0, 1, 0, dirA, 1))
+	if l, _ := e.dirs.FutureLog(p); l != nil {
+		t.Fatalf("the copy is left in %s", l.Dir())
+	}
+}
+
+// The copy may live long after the move: what was told of the log since it was
+// begun holds for it too, and it is as durable as the log that goes away.
+func TestMovedLogIsNoLess(t *testing.T) {
+	e := newEnv(t)
+	e.replay(topic("a", t1), part(t1, 0, 1, 0, dirA, 1))
+	r := e.get(t1, 0)
+	e.produce(r, "1")
+	if err := e.Move("a", 0, "/b"); err != nil {
+		t.Fatal(err)
+	}
+	e.replay(topicSetting("a", "max.message.bytes", "456"))
+	change := records.NewPartitionChangeRecord()
+	change.TopicID, change.PartitionID, change.Leader = t1, 0, 1
+	e.replay(&change) // a new leader epoch, in which nothing is written
+	epoch := r.Status().LeaderEpoch
+	if err := e.move(t.Context(), checkpoint.TopicPartition{Topic: "a", Partition: 0}); err != nil {
+		t.Fatal(err)
+	}
+	l := r.Log()
+	if l.Dir() != "/b/a-0" || l.Config().MaxMessageBytes != 456 || l.RecoveryPoint() != 1 {
+		t.Fatalf("%s, max.message.bytes %d, recovery point %d", l.Dir(), l.Config().MaxMessageBytes, l.RecoveryPoint())
+	}
+	if got := l.EndOffsetForEpoch(epoch); epoch != 1 || got != (storage.EpochEnd{Epoch: 1, EndOffset: 1}) {
+		t.Fatalf("epoch %d ends at %+v", epoch, got)
+	}
+}
+
+// An answer that fails late does not undo what a replica has done meanwhile.
+func TestLateAssignmentDoesNotUndoANewerOne(t *testing.T) {
+	e := newEnv(t)
+	e.replay(topic("a", t1), part(t1, 0, 1, 0, uuid.DirUnassigned, 1))
+	e.ctl.answer = func(kmsg.Request) (kmsg.Response, error) {
+		e.assign(key{t1, 0}, dirB)
+		return nil, errors.New("no controller")
+	}
+	e.Tick(e.clock.Now())
+	e.ctl.answer = nil
+	e.Tick(e.clock.Now())
+	if last := e.ctl.assigned[len(e.ctl.assigned)-1]; len(last.Directories) != 1 || last.Directories[0].ID != dirB {
+		t.Fatalf("told %+v", last.Directories)
+	}
+}
+
+// A deleted topic's log goes even when it could not be used.
+func TestOfflineReplicaGoesWithItsTopic(t *testing.T) {
+	e := newEnv(t)
+	e.replay(topic("a", t1), part(t1, 0, 1, 0, dirA, 1))
+	r := e.get(t1, 0)
+	e.report(r, &storage.CorruptError{Dir: r.Log().Dir(), File: "x", Err: errors.New("rotten")})
+	if err := e.Move("a", 0, "/b"); !errors.Is(err, kerr.KafkaStorageError) {
+		t.Fatalf("an offline replica is moved: %v", err)
+	}
+	e.replay(remove(t1))
+	if l, _ := e.dirs.Log(checkpoint.TopicPartition{Topic: "a", Partition: 0}); l != nil {
+		t.Fatal("the log is still there")
+	}
+	// An error that comes late does not bring a replica back.
+	e.report(r, &storage.CorruptError{Dir: r.Log().Dir(), File: "x", Err: errors.New("rotten")})
+	if c := e.Counts(); c.Offline != 0 {
+		t.Fatalf("counts %+v", c)
 	}
 }

@@ -36,6 +36,9 @@ func (m *Manager) Move(topic string, p int32, dir string) error {
 	if m.o.Dirs.ByID(d.ID) != d {
 		return kerr.KafkaStorageError
 	}
+	if m.isOffline(name) { // its log is in a directory that may come back: a second, empty one would be taken for it
+		return kerr.KafkaStorageError
+	}
 	m.prefer(name, d.ID)
 	current, at := m.o.Dirs.Log(name)
 	if current == nil {
@@ -55,6 +58,17 @@ func (m *Manager) Move(topic string, p int32, dir string) error {
 	m.o.Logger.Info("moving a replica to another log directory", "partition", name.String(), "from", at.Path, "to", d.Path)
 	poke(m.moves)
 	return nil
+}
+
+func (m *Manager) isOffline(p checkpoint.TopicPartition) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for _, e := range m.replicas {
+		if e.offline != nil && e.offline.Topic == p.Topic && e.offline.Partition == p.Partition {
+			return true
+		}
+	}
+	return false
 }
 
 // prefer notes the directory that a partition shall be created in.
@@ -131,6 +145,10 @@ func (m *Manager) move(ctx context.Context, p checkpoint.TopicPartition) error {
 		}
 		if more {
 			continue
+		}
+		// The log that goes away may have been on the disk for long: the copy must not be less durable.
+		if err := future.Flush(-1); err != nil {
+			return err
 		}
 		swapped, err := r.SwapLog(func(old *storage.Log) (*storage.Log, error) {
 			if future.LogEnd() != old.LogEnd() {

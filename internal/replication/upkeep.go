@@ -7,7 +7,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"weir/internal/checkpoint"
 	"weir/internal/partition"
 	"weir/internal/storage"
 )
@@ -119,13 +118,10 @@ func (m *Manager) report(r *partition.Replica, err error) {
 	case errors.Is(err, storage.ErrNoSpace):
 		m.full(r, err)
 	case errors.As(err, &corrupt):
-		m.offline(key{r.TopicID(), r.ID()}, r.Topic(), err)
+		m.fail(r, err)
 	case errors.As(err, &disk):
-		m.offline(key{r.TopicID(), r.ID()}, r.Topic(), err)
-		name := checkpoint.TopicPartition{Topic: r.Topic(), Partition: r.ID()}
-		if _, dir := m.o.Dirs.Log(name); dir != nil {
-			m.o.Dirs.Fail(dir, err)
-		}
+		m.fail(r, err)
+		m.o.Dirs.Report(err)
 	default:
 		m.o.Logger.Error("log upkeep failed", "topic", r.Topic(), "partition", r.ID(), "err", err)
 	}

@@ -208,8 +208,10 @@ func (s *Set) Delete(p checkpoint.TopicPartition, future bool) error {
 	return s.retire(p, future, storage.Deleted)
 }
 
-// MarkStray takes a log that no metadata knows out of the registry and renames its directory; it is kept.
-func (s *Set) MarkStray(p checkpoint.TopicPartition) error { return s.retire(p, false, storage.Stray) }
+// MarkStray takes a log (or a future copy) that no metadata knows out of the registry and renames its directory; it is kept.
+func (s *Set) MarkStray(p checkpoint.TopicPartition, future bool) error {
+	return s.retire(p, future, storage.Stray)
+}
 
 func (s *Set) retire(p checkpoint.TopicPartition, future bool, kind storage.Kind) error {
 	from := s.current
