@@ -97,7 +97,7 @@ func (s *Set) forget(d *Dir, p checkpoint.TopicPartition) error {
 			return err
 		}
 	}
-	return nil
+	return s.forgetCleaned(p, d)
 }
 
 // lowered is called by a log whose recovery point has fallen: the file must not stay above it. The caller holds locks of

@@ -8,6 +8,7 @@
 //	  recovery-point-offset-checkpoint   written by WriteRecoveryPoints
 //	  log-start-offset-checkpoint        written by WriteLogStarts
 //	  replication-offset-checkpoint      written by WriteHighWatermarks
+//	  cleaner-offset-checkpoint          written by SetCleaned
 //	  TOPIC-N/                           a partition's log: opened by Load, made by Create
 //	  TOPIC-N.UUID-future/               a copy on its way from another directory: opened by Load
 //	  TOPIC-N.UUID-delete/               removed after file.delete.delay.ms

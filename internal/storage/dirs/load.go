@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -33,6 +34,7 @@ type loading struct {
 	clean bool
 	// Entries of the checkpoint files; read-only once loaded.
 	recovery, starts, highs checkpoint.Offsets
+	cleaned                 checkpoint.Offsets
 	found                   []found
 	started                 time.Time
 	done                    atomic.Int64
@@ -90,6 +92,10 @@ func (s *Set) loadDir(ctx context.Context, d *Dir) error {
 	if err := l.scan(); err != nil {
 		return err
 	}
+	l.cleaned = l.readOffsets(checkpoint.CleanerOffsetFile, "compaction starts again")
+	s.mu.Lock()
+	d.cleaned = maps.Clone(l.cleaned)
+	s.mu.Unlock()
 	how := "no clean shutdown, recovering from the recovery points"
 	switch {
 	case len(l.found) == 0:
@@ -175,6 +181,9 @@ func (l *loading) open(f found) error {
 	s := l.set
 	o := s.logOptions(f.p, l.dir, f.path)
 	o.RecoveryPoint, o.LogStart, o.HadCleanShutdown = l.recovery[f.p], l.starts[f.p], l.clean
+	if f.kind == storage.Current {
+		o.Cleaned = l.cleaned[f.p]
+	}
 	o.Progress = l.progress
 	log, err := storage.Open(o)
 	if isDiskFailure(err) {
@@ -218,6 +227,7 @@ func (s *Set) enter(f found, log *storage.Log, d *Dir) error {
 func (l *loading) keepLocked(p checkpoint.TopicPartition) {
 	for name, from := range map[string]checkpoint.Offsets{
 		checkpoint.RecoveryPointFile: l.recovery, checkpoint.LogStartFile: l.starts, checkpoint.HighWatermarkFile: l.highs,
+		checkpoint.CleanerOffsetFile: l.cleaned,
 	} {
 		if offset, ok := from[p]; ok {
 			if l.dir.kept[name] == nil {
@@ -255,7 +265,7 @@ func (l *loading) due() bool {
 func (s *Set) logOptions(p checkpoint.TopicPartition, d *Dir, path string) storage.Options {
 	o := s.options(p)
 	o.FS, o.Dir, o.Topic, o.Partition, o.Clock, o.Logger = s.o.FS, path, p.Topic, p.Partition, s.o.Clock, s.log
-	o.Lowered = func(point int64) error { return s.lowered(p, d, point) }
+	o.Lowered = func(point int64) error { return s.joinLowered(p, d, point) }
 	return o
 }
 

@@ -53,6 +53,8 @@ type Dir struct {
 	kept map[string]checkpoint.Offsets // by file name
 	// onDisk is what the checkpoint files say, by file name. Guarded by Set.writeMu once Load has returned.
 	onDisk map[string]checkpoint.Offsets
+	// cleaned is what cleaner-offset-checkpoint says. Guarded by Set.mu once Load has returned.
+	cleaned checkpoint.Offsets
 }
 
 // Set is the log directories of this node. Its methods may be used concurrently.
