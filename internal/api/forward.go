@@ -20,7 +20,7 @@ import (
 //	IncrementalAlterConfigs  v1 flexible
 //	UpdateFeatures           v1 upgrade types and validate only (KIP-584); v2 one error for all features
 //	ElectLeaders             v1 unclean elections (KIP-460); v2 flexible
-//	UnregisterBroker         v0 (KIP-500), also of a broker that lives: it is out until its next registration
+//	UnregisterBroker         v0 also of a broker that lives (KIP-500): it is out until its next registration
 type Forward struct {
 	API        kmsg.Key
 	Controller Controller
