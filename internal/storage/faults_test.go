@@ -132,6 +132,64 @@ func TestFailedTruncationEndsTheLog(t *testing.T) {
 	e.append(spec{})
 }
 
+// A cut that is not durable, or of which the checkpoint could not be told, is not to be appended to.
+func TestTruncationThatIsNotDurableEndsTheLog(t *testing.T) {
+	for _, op := range []errfs.Op{errfs.Sync, errfs.SyncDir, ""} {
+		e, f := faulty(t, nil)
+		e.append(spec{n: 3})
+		e.append(spec{n: 3})
+		if err := e.log.Flush(-1); err != nil {
+			t.Fatal(err)
+		}
+		if op == "" {
+			e.log.lowered = func(int64) error { return syscall.ENOSPC }
+		} else {
+			f.Set(errfs.Rule{Op: op, Err: syscall.EIO})
+		}
+		if _, err := e.log.Truncate(3); err == nil {
+			t.Fatalf("%q: no error", op)
+		}
+		f.Set()
+		var disk *DiskError
+		if _, err := e.tryAppend(spec{}); !errors.As(err, &disk) || disk.Op != "truncate" {
+			t.Errorf("%q: append after it: %v", op, err)
+		}
+	}
+}
+
+// What a flush is syncing may be deleted by retention meanwhile, without harm.
+func TestDeletionDuringAFlush(t *testing.T) {
+	e, f := faulty(t, func(c *config.Topic) { c.FileDeleteDelayMs = 0 })
+	e.append(spec{n: 3})
+	if err := e.log.Roll(); err != nil {
+		t.Fatal(err)
+	}
+	e.append(spec{})
+	e.log.SetHighWatermark(4)
+	deleted := make(chan error, 1)
+	f.Set(errfs.Rule{Op: errfs.Sync, Path: "*.log", Count: 1, Before: func() {
+		if _, err := e.log.SetLogStart(3); err != nil {
+			t.Error(err)
+		}
+		if n, err := e.log.Retain(start); n != 1 || err != nil {
+			t.Error(n, err)
+		}
+		go func() { deleted <- e.log.RunDeletes(start) }()
+		for i := 0; i < 1000 && len(deleted) == 0; i++ {
+			runtime.Gosched()
+		}
+	}})
+	if err := e.log.Flush(-1); err != nil {
+		t.Error(err)
+	}
+	if err := <-deleted; err != nil {
+		t.Error(err)
+	}
+	if e.log.RecoveryPoint() != 4 || len(e.log.PendingDeletes()) != 0 {
+		t.Errorf("recovery point %d, %v", e.log.RecoveryPoint(), e.log.PendingDeletes())
+	}
+}
+
 func TestTxnIndexFailureTakesTheMarkerBack(t *testing.T) {
 	e, f := faulty(t, nil)
 	g, err := e.log.StartVerification(0, 0, 0, false)

@@ -94,18 +94,16 @@ func (e *env) reopen(clean bool) {
 
 // spec describes one batch.
 type spec struct {
-	n           int // records, 1 by default
-	ts          int64
-	id          int64 // producer id + 1; 0 is none
-	epoch       int16
-	seq         int32
-	txn         bool
-	size        int // of each value
-	at          int64
-	leader      int32
-	control     bool
-	abort       bool
-	coordinator int32
+	n       int // records, 1 by default
+	ts      int64
+	id      int64 // producer id + 1; 0 is none
+	epoch   int16
+	seq     int32
+	txn     bool
+	size    int // of each value
+	at      int64
+	leader  int32
+	control bool
 }
 
 func build(s spec) []byte {

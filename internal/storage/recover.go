@@ -90,6 +90,10 @@ func (ld *loader) recoverSegment(i int, unsafe bool, remaining int) (torn bool, 
 	}
 	l.mu.producers.SetMapEnd(r.NextOffset)
 	l.snapshotLocked()
+	if r.Cut > 0 {
+		l.logger.Warn("cut the torn end of a segment", "partition", l.name, "segment", base, "bytes", r.Cut, "logEnd", r.NextOffset, "reason", r.Reason)
+		ld.changed = true
+	}
 	if !unsafe {
 		return false, nil
 	}
@@ -97,8 +101,6 @@ func (ld *loader) recoverSegment(i int, unsafe bool, remaining int) (torn bool, 
 	l.mu.unsyncedNames = true
 	ld.progress(Progress{Dir: ld.o.Dir, Remaining: remaining - 1, Segment: base, Size: s.Size(), Offset: r.NextOffset})
 	if r.Cut > 0 {
-		l.logger.Warn("cut the torn end of a segment", "partition", l.name, "segment", base, "bytes", r.Cut, "logEnd", r.NextOffset, "reason", r.Reason)
-		ld.changed = true
 		return true, nil
 	}
 	// A cut may also fall between two batches: then the next segment starts

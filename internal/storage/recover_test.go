@@ -2,6 +2,7 @@ package storage
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -252,5 +253,36 @@ func TestIndexDamagedInUse(t *testing.T) {
 	}
 	if corrupt == nil || corrupt.File != "00000000000000000000.index" {
 		t.Fatalf("got %+v", corrupt)
+	}
+}
+
+// Damage that is found after a clean stop, because an index is missing, is told of, and not taken for durable.
+func TestDamageAfterACleanStop(t *testing.T) {
+	e := newEnv(t, nil)
+	e.append(spec{n: 3})
+	e.append(spec{n: 3})
+	if err := e.log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	e.point, e.clean = 2, true
+	if err := e.fs.Remove(testDir + "/00000000000000000000.index"); err != nil {
+		t.Fatal(err)
+	}
+	name := testDir + "/00000000000000000000.log"
+	b, err := vfs.ReadFile(e.fs, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := vfs.WriteFileAtomic(e.fs, name, b[:len(b)-1]); err != nil {
+		t.Fatal(err)
+	}
+	var told strings.Builder
+	o := e.options()
+	o.Logger = slog.New(slog.NewTextHandler(&told, nil))
+	if e.log, err = Open(o); err != nil {
+		t.Fatal(err)
+	}
+	if e.log.LogEnd() != 3 || e.log.RecoveryPoint() != 2 || !strings.Contains(told.String(), "cut the torn end") {
+		t.Errorf("log end %d, recovery point %d, told %s", e.log.LogEnd(), e.log.RecoveryPoint(), told.String())
 	}
 }

@@ -181,9 +181,23 @@ func (l *Log) PendingDeletes() []PendingDelete {
 
 // RunDeletes deletes the renamed files that are due at now. Tick calls it.
 func (l *Log) RunDeletes(now time.Time) error {
+	dir, due := l.takeDue(now)
+	if len(due) == 0 {
+		return nil
+	}
+	// A flush under way may have captured them before they were renamed.
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	var errs []error
+	for i := range due {
+		errs = append(errs, l.remove(dir, &due[i]))
+	}
+	return storageError(dir, "delete", errors.Join(errs...))
+}
+
+func (l *Log) takeDue(now time.Time) (dir string, due []doomed) {
 	l.mu.Lock()
-	dir := l.mu.dir
-	var due []doomed
+	defer l.mu.Unlock()
 	l.mu.doomed = slices.DeleteFunc(l.mu.doomed, func(d doomed) bool {
 		if d.due.After(now) {
 			return false
@@ -192,12 +206,7 @@ func (l *Log) RunDeletes(now time.Time) error {
 		return true
 	})
 	l.wakeTickLocked()
-	l.mu.Unlock()
-	var errs []error
-	for i := range due {
-		errs = append(errs, l.remove(dir, &due[i]))
-	}
-	return storageError(dir, "delete", errors.Join(errs...))
+	return l.mu.dir, due
 }
 
 func (l *Log) remove(dir string, d *doomed) error {

@@ -40,16 +40,19 @@ func (l *Log) cut(truncate func() (bool, error)) (bool, error) {
 	if err != nil || !done {
 		return done, err
 	}
-	if err := active.Flush(); err != nil {
-		return true, storageError(dir, "truncate", err)
+	err = active.Flush()
+	if err == nil {
+		err = l.fs.SyncDir(dir)
 	}
-	if err := l.fs.SyncDir(dir); err != nil {
-		return true, storageError(dir, "truncate", err)
+	if after := l.recovery.Load(); err == nil && after < before && l.lowered != nil {
+		err = l.lowered(after)
 	}
-	if after := l.recovery.Load(); after < before && l.lowered != nil {
-		return true, l.lowered(after)
+	if err == nil {
+		return true, nil
 	}
-	return true, nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return true, l.failLocked("truncate", err)
 }
 
 func (l *Log) cutLocked(truncate func() (bool, error)) (*segment.Segment, string, bool, error) {
