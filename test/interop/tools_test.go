@@ -28,14 +28,14 @@ import (
 //
 // or
 //
-//	run [on=weir|kafka] [sort] [numbers] [only=regexp] [until=regexp]
+//	run [on=weir|kafka] [sort] [numbers] [only=regexp] [find=regexp] [until=regexp]
 //	TOOL ARGUMENTS (quotes group, NODE and CONTROLLER are addresses, DIR is the node's folder)
 //	standard input …
 //	----
 //	standard output, then standard error, then the exit code unless it is 0
 //
-// sort sorts the lines of the output, numbers writes N for every number, only keeps the lines that match, until repeats
-// the tool until its output matches: brokers hear of changes a little later than the controller answers.
+// sort sorts the lines of the output, numbers writes N for every number, only keeps the lines that match, find
+// keeps what matches and sorts it, until repeats the tool until its output matches: brokers hear of changes a little later than the controller answers.
 func TestTools(t *testing.T) {
 	systems := []testnode.System{testnode.Ours}
 	if f := flag.Lookup("rewrite"); f != nil && f.Value.String() == "true" {
@@ -100,6 +100,10 @@ func runTool(t *testing.T, n *testnode.Node, d *datadriven.TestData) string {
 func present(t *testing.T, n *testnode.Node, d *datadriven.TestData, out testnode.Output) string {
 	t.Helper()
 	lines := strings.Split(strings.Trim(out.Stdout, "\n"), "\n")
+	if find, ok := d.Arg("find"); ok {
+		lines = regexp.MustCompile(find.SingleVal(t)).FindAllString(out.Stdout, -1)
+		slices.Sort(lines)
+	}
 	if d.HasArg("sort") {
 		slices.Sort(lines)
 	}
@@ -118,7 +122,8 @@ func present(t *testing.T, n *testnode.Node, d *datadriven.TestData, out testnod
 	text = strings.NewReplacer(nodePort, "PORT", controllerPort, "CONTROLLERPORT").Replace(text)
 	text = regexp.MustCompile(`(?m)^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] `).ReplaceAllString(text, "")
 	text = regexp.MustCompile(`\b1[789]\d{11}\b`).ReplaceAllString(text, "TIME")
-	text = regexp.MustCompile(`\tEpoch: \d+`).ReplaceAllString(text, "\tEpoch: N")
+	text = regexp.MustCompile(`Epoch: \d+`).ReplaceAllString(text, "Epoch: N")
+	text = regexp.MustCompile(`\d+ ms ago +`).ReplaceAllString(text, "N ms ago ")
 	text = regexp.MustCompile(`"avg_throughput":[0-9.]+`).ReplaceAllString(text, `"avg_throughput":N`)
 	text = regexp.MustCompile(`(^|[\s:="])([A-Za-z0-9_-]{22})\b`).ReplaceAllStringFunc(text, func(s string) string {
 		if id := strings.TrimLeft(s, " \t\n:=\""); strings.ContainsAny(id, "0123456789") && id != testnode.ClusterID {
