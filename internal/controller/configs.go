@@ -165,7 +165,7 @@ func checkResourceName(res image.Resource) *Error {
 			return nil
 		}
 		if id, err := strconv.ParseInt(res.Name, 10, 32); err != nil || id < 0 {
-			return refuse(kerr.InvalidRequest, "Node id must be an integer, but it is: %s", res.Name)
+			return refuse(kerr.InvalidRequest, "Unable to parse broker name as a base 10 number.")
 		}
 	case image.ResourceGroup:
 		if res.Name == "" {

@@ -9,12 +9,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-const fewerAPIs = "Weir lists what it serves: older versions than Kafka 4.x, fewer APIs, and only the features that it serves"
-
 func clusterCases() []testCase {
 	return []testCase{
-		{name: "api-versions", run: apiVersions, differs: fewerAPIs},
-		{name: "api-versions-controller", run: apiVersionsController, differs: fewerAPIs},
+		{name: "api-versions", run: apiVersions},
+		{name: "api-versions-controller", run: apiVersionsController},
 		{name: "api-versions-errors", run: apiVersionsErrors},
 		{name: "describe-cluster", run: describeCluster},
 		{name: "describe-log-dirs", run: describeLogDirs},
@@ -24,6 +22,7 @@ func clusterCases() []testCase {
 		{name: "update-features", run: updateFeatures},
 		{name: "update-features-not-served", run: updateFeaturesNotServed, differs: "features that Weir does not serve yet are refused"},
 		{name: "acls", run: aclsCase},
+		{name: "controller-listener", run: controllerListener},
 		{name: "K33-null-texts", run: nullTexts},
 	}
 }
@@ -34,9 +33,21 @@ func apiVersionsRequest() *kmsg.ApiVersionsRequest {
 	return req
 }
 
-// sortedVersions puts features in order: Kafka's order is that of a hash table.
-func sortedVersions(res kmsg.Response) kmsg.Response {
+// servedVersions keeps what both servers serve, now and later, and the highest
+// versions of that: Weir serves older versions too, and lists an API when it
+// serves it. Features are put in order: Kafka's order is that of a hash table.
+func (s *session) servedVersions(res kmsg.Response, apis ...int16) kmsg.Response {
+	s.hiding("MinVersion")
 	r := res.(*kmsg.ApiVersionsResponse)
+	for _, k := range r.ApiKeys {
+		if k.MinVersion > k.MaxVersion || k.MinVersion < 0 || !s.node.kafka && k.MinVersion != 0 && k.ApiKey != int16(kmsg.AlterPartition) && k.ApiKey < 76 {
+			s.Errorf("API %d is listed from v%d to v%d", k.ApiKey, k.MinVersion, k.MaxVersion)
+		}
+	}
+	r.ApiKeys = slices.DeleteFunc(r.ApiKeys, func(k kmsg.ApiVersionsResponseApiKey) bool { return !slices.Contains(apis, k.ApiKey) })
+	first := []string{"metadata.version", "kraft.version", "eligible.leader.replicas.version"}
+	r.SupportedFeatures = slices.DeleteFunc(r.SupportedFeatures, func(f kmsg.ApiVersionsResponseSupportedFeature) bool { return !slices.Contains(first, f.Name) })
+	r.FinalizedFeatures = slices.DeleteFunc(r.FinalizedFeatures, func(f kmsg.ApiVersionsResponseFinalizedFeature) bool { return !slices.Contains(first, f.Name) })
 	slices.SortFunc(r.SupportedFeatures, func(a, b kmsg.ApiVersionsResponseSupportedFeature) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(r.FinalizedFeatures, func(a, b kmsg.ApiVersionsResponseFinalizedFeature) int { return strings.Compare(a.Name, b.Name) })
 	return r
@@ -44,7 +55,8 @@ func sortedVersions(res kmsg.Response) kmsg.Response {
 
 func apiVersions(s *session) {
 	for v := int16(0); v <= 4; v++ {
-		s.show("on a listener for clients", sortedVersions(s.ask(apiVersionsRequest(), v)))
+		s.show("on a listener for clients", s.servedVersions(s.ask(apiVersionsRequest(), v),
+			0, 1, 2, 3, 18, 19, 20, 21, 22, 23, 29, 30, 31, 32, 33, 34, 35, 37, 43, 44, 55, 57, 60, 61, 75))
 	}
 }
 
@@ -55,7 +67,7 @@ func apiVersionsController(s *session) {
 		if err != nil {
 			s.Fatal(err)
 		}
-		s.show("on a listener for controllers", sortedVersions(res))
+		s.show("on a listener for controllers", s.servedVersions(res, 18, 19, 20, 29, 30, 31, 32, 33, 37, 43, 44, 55, 57, 60))
 	}
 }
 
@@ -304,6 +316,37 @@ func aclsCase(s *session) {
 		s.do("delete two", r, v)
 		s.do("delete none", kmsg.NewPtrDeleteACLsRequest(), v)
 	}
+}
+
+// controllerListener: what a tool with --bootstrap-controller sends.
+func controllerListener(s *session) {
+	s.c.Close()
+	s.c = s.dialTo(s.node.ctl)
+	t := s.topic("t")
+	s.hiding("Configs").do("create", createTopics(newTopic(t, 1, 1)), 7)
+	s.hide["Configs"] = false
+	more := morePartitions(t, 2)
+	s.do("more partitions", more, 3)
+	s.do("set", incremental(kmsg.ConfigResourceTypeTopic, t, change{"retention.ms", 0, "5"}), 1)
+	s.do("another broker", incremental(kmsg.ConfigResourceTypeBroker, "99", change{"log.retention.ms", 0, "1"}), 1)
+	s.do("not a broker id", incremental(kmsg.ConfigResourceTypeBroker, "x", change{"log.retention.ms", 0, "1"}), 1)
+	s.do("another broker", alterConfigs(kmsg.ConfigResourceTypeBroker, "99", "log.retention.ms", "1"), 2)
+	s.do("describe this node", describeConfigs(kmsg.ConfigResourceTypeBroker, "1", "num.partitions", "message.max.bytes"), 4)
+	s.do("describe another", describeConfigs(kmsg.ConfigResourceTypeBroker, "2"), 4)
+	s.do("features", features("no.such.feature", 1, 1), 2)
+	d := kmsg.NewPtrDescribeACLsRequest()
+	d.ResourceType, d.ResourcePatternType, d.Operation, d.PermissionType = 1, 1, 1, 1
+	s.do("acls", d, 3)
+	e := kmsg.NewPtrElectLeadersRequest()
+	et := kmsg.NewElectLeadersRequestTopic()
+	et.Topic, et.Partitions = t, []int32{0}
+	e.Topics, e.TimeoutMillis = append(e.Topics, et), 5000
+	s.do("elect", e, 2)
+	del := kmsg.NewPtrDeleteTopicsRequest()
+	dt := kmsg.NewDeleteTopicsRequestTopic()
+	dt.Topic = &t
+	del.Topics, del.TimeoutMillis = append(del.Topics, dt), 5000
+	s.do("delete", del, 6)
 }
 
 // nullTexts: success has a null text, not an empty one.
