@@ -81,6 +81,10 @@ type Options[S, R any] struct {
 	// Lost, when set, is called in the loop when this node stops leading: drop
 	// soft state.
 	Lost func()
+	// Due, when set, is the core's own next deadline and the write that meets it,
+	// beside the timers of After. It is called in the loop, while this node leads;
+	// a zero time is none.
+	Due func() (at time.Time, name string, w Write[S, R])
 	// Observe, when set, is told of each write: how long it was queued and took.
 	Observe func(name string, queued, took time.Duration)
 	Clock   clock.Clock
@@ -263,7 +267,7 @@ func (m *Machine[S, R]) post(e event) {
 // Run polls until ctx ends or the machine fails. Whatever still waits is then
 // answered with ErrStopped.
 func (m *Machine[S, R]) Run(ctx context.Context) error {
-	defer m.stop()
+	defer m.Stop()
 	fired := make(chan struct{}, 1)
 	t := m.o.Clock.AfterFunc(time.Hour, func() {
 		select {
@@ -316,7 +320,7 @@ func (m *Machine[S, R]) Poll() (next time.Time, err error) {
 	}
 }
 
-// requeue puts back what a failed Poll did not reach, so that stop answers it.
+// requeue puts back what a failed Poll did not reach, so that Stop answers it.
 func (m *Machine[S, R]) requeue(events []event) {
 	m.inbox.Lock()
 	m.inbox.events = append(events, m.inbox.events...)
@@ -329,6 +333,11 @@ func (m *Machine[S, R]) due() (*timer[S, R], time.Time) {
 	for _, t := range m.timers {
 		if first == nil || t.at.Before(first.at) || t.at.Equal(first.at) && t.name < first.name {
 			first = &t
+		}
+	}
+	if m.o.Due != nil && m.Epoch() >= 0 {
+		if at, name, w := m.o.Due(); !at.IsZero() && (first == nil || at.Before(first.at)) {
+			first = &timer[S, R]{at: at, name: name, write: w}
 		}
 	}
 	if first == nil {
@@ -350,7 +359,9 @@ func (m *Machine[S, R]) fire(t timer[S, R]) error {
 	})
 }
 
-func (m *Machine[S, R]) stop() {
+// Stop ends the machine: whatever waits, and whatever comes, is answered with
+// ErrStopped. It belongs to the goroutine that polls; Run does it at its end.
+func (m *Machine[S, R]) Stop() {
 	m.inbox.Lock()
 	m.inbox.stopped = true
 	events := m.inbox.events
