@@ -34,6 +34,7 @@ type Buffers struct {
 	// wrap compresses the inside of a wrapper message, msg holds one message of it.
 	wrap compress.Writer
 	msg  []byte
+	keep []bool // decisions of a Filter
 }
 
 // Pool lends Buffers. The zero value works; it is safe for concurrent use.

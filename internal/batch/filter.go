@@ -28,7 +28,7 @@ func (f *Filter) Apply(e Entry, buf *Buffers) (Filtered, error) {
 		buf = new(Buffers)
 	}
 	var out Filtered
-	var keep []bool // by record; a second pass over the records costs less than holding all of them
+	keep := buf.keep[:0] // by record; a second pass over the records costs less than holding all of them
 	tombstone := false
 	for r, err := range e.Records(buf) {
 		if err != nil {
@@ -41,7 +41,7 @@ func (f *Filter) Apply(e Entry, buf *Buffers) (Filtered, error) {
 			tombstone = tombstone || r.Value == nil
 		}
 	}
-	out.Read = len(keep)
+	out.Read, buf.keep = len(keep), keep
 	b, v2 := e.Batch()
 	horizon := int64(0)
 	if v2 && b.HasDeleteHorizon() {

@@ -124,13 +124,22 @@ func (c *Compaction) Discard(s *segment.Segment) error {
 	return diskError(c.dir, "compact", s.Delete())
 }
 
-// Error places an error of a method of one of the segments.
+// Error places an error of a method of one of the segments: ErrCompactionAborted when the log has changed, *CorruptError
+// for damaged bytes, *DiskError for a failed operation.
 func (c *Compaction) Error(seg *segment.Segment, offset int64, err error) error {
 	if err == nil {
 		return nil
 	}
 	if aborted := c.Check(); aborted != nil {
 		return aborted // a renamed or closed log makes all kinds of errors
+	}
+	var usage *segment.UsageError
+	var overflow *segment.OverflowError
+	switch {
+	case errors.As(err, &usage), errors.As(err, &overflow): // says nothing about the disk
+		return err
+	case seg.Suffix() == segment.SuffixDeleted: // by retention, and perhaps the file is gone by now
+		return fmt.Errorf("%w: segments of it were deleted", ErrCompactionAborted)
 	}
 	return c.l.segmentError(c.dir, "compact", seg, offset, err)
 }
