@@ -152,17 +152,23 @@ func run(t testing.TB, cmd *exec.Cmd, stdin string) Output {
 	return Output{Stdout: stdout.String(), Stderr: stderr.String(), Code: cmd.ProcessState.ExitCode()}
 }
 
-// TempDir is t.TempDir, or a directory that stays with WEIR_KEEP=1.
+// TempDir is a new directory that goes at the end of the test, or stays with WEIR_KEEP=1. Unlike that of t.TempDir its
+// name has no part of the test's name: log.dirs could not hold a comma.
 func TempDir(t testing.TB) string {
 	t.Helper()
-	if os.Getenv("WEIR_KEEP") == "" {
-		return t.TempDir()
-	}
-	dir, err := os.MkdirTemp("", "weir-keep-")
+	dir, err := os.MkdirTemp("", "weir-node-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("kept: %s", dir)
+	if os.Getenv("WEIR_KEEP") != "" {
+		t.Logf("kept: %s", dir)
+		return dir
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
 	return dir
 }
 
