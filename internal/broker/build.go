@@ -45,7 +45,6 @@ func (b *Broker) openDirs(ctx context.Context) (previousEpoch int64, err error) 
 				Producer: producer.Config{
 					ExpirationMs:    s.Long("producer.id.expiration.ms"),
 					MaxTxnTimeoutMs: s.Long("transaction.max.timeout.ms"),
-					CheckIntervalMs: s.Long("producer.id.expiration.check.interval.ms"),
 				},
 			}
 		},
@@ -100,7 +99,8 @@ func (b *Broker) openQuorum() error {
 		SessionTimeoutMs: s.Long("broker.session.timeout.ms"), NoOpIntervalMs: s.Long("metadata.max.idle.interval.ms"),
 		UncleanIntervalMs: s.Long("unclean.leader.election.interval.ms"), RebalanceIntervalMs: rebalanceEvery(s), RebalanceAfterReturnMs: 10_000,
 		DefaultPartitions: s.Int("num.partitions"), DefaultReplicationFactor: int16(s.Int("default.replication.factor")),
-		Supported: b.served(), QuorumNodes: ids, Bootstrap: bootstrap, BootstrapSource: "bootstrap.checkpoint",
+		NoTopicDeletion: !s.Bool("delete.topic.enable"),
+		Supported:       b.served(), QuorumNodes: ids, Bootstrap: bootstrap, BootstrapSource: "bootstrap.checkpoint",
 		Config: quorum.NewConfigRules(s),
 	})
 	b.quorum = quorum.New(quorum.Options{
@@ -179,10 +179,11 @@ func (b *Broker) openReplicas() {
 			HighWatermarks: ms(s.Long("replica.high.watermark.checkpoint.interval.ms")),
 			RecoveryPoints: ms(s.Long("log.flush.offset.checkpoint.interval.ms")),
 			LogStarts:      ms(s.Long("log.flush.start.offset.checkpoint.interval.ms")),
+			Producers:      ms(s.Long("producer.id.expiration.check.interval.ms")),
 		},
 	})
 	b.quorum.Subscribe(b.replicas)
-	b.quorum.Subscribe(dynamic{b})
+	b.quorum.Subscribe(dynamic{b, map[string]string{}})
 }
 
 // openNetwork binds the listeners. Those of controllers accept at once.

@@ -12,10 +12,14 @@ import (
 // property of topics: package replication has taken it already when Apply runs.
 // Keys that only the file sets, and those that Weir does not honour, are not
 // here; see package config.
-type dynamic struct{ b *Broker }
+type dynamic struct {
+	b    *Broker
+	told map[string]string // keys without effect that the log was told of, and their values
+}
 
-// Apply takes changed limits of connections and cordoned directories.
-func (d dynamic) Apply(_ *image.Image, delta *image.Delta) {
+// Apply takes changed limits of connections and cordoned directories, and warns
+// of what was changed without effect.
+func (d dynamic) Apply(img *image.Image, delta *image.Delta) {
 	node := strconv.Itoa(int(d.b.o.Node.NodeID))
 	if !slices.ContainsFunc(delta.ChangedConfigs(), func(r image.Resource) bool {
 		return r.Type == image.ResourceBroker && (r.Name == "" || r.Name == node)
@@ -26,6 +30,19 @@ func (d dynamic) Apply(_ *image.Image, delta *image.Delta) {
 	d.b.limit(eff)
 	d.b.dirs.SetCordoned(eff.List("cordoned.log.dirs"))
 	d.b.lifecycle.Wake() // heartbeats tell the controller what is cordoned
+	d.warn(img.Configs(image.ResourceBroker, ""))
+	d.warn(img.Configs(image.ResourceBroker, node))
+}
+
+func (d dynamic) warn(values map[string]string) {
+	for name, value := range values {
+		why := config.NotTaken(name)
+		if told, ok := d.told[name]; why == "" || ok && told == value {
+			continue
+		}
+		d.told[name] = value
+		d.b.logger.Warn("a dynamic configuration has no effect", "key", name, "reason", why)
+	}
 }
 
 // limit gives the listeners of clients their limits. A value that does not

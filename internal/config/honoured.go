@@ -1,6 +1,9 @@
 package config
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 type scopedName struct {
 	scope Scope
@@ -14,9 +17,9 @@ node.id broker.id process.roles broker.rack
 listeners advertised.listeners listener.security.protocol.map inter.broker.listener.name security.inter.broker.protocol
 controller.listener.names controller.quorum.voters controller.quorum.bootstrap.servers
 controller.quorum.election.timeout.ms controller.quorum.election.backoff.max.ms controller.quorum.fetch.timeout.ms
-controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms controller.quorum.append.linger.ms
-controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
-broker.heartbeat.interval.ms broker.session.timeout.ms
+controller.quorum.retry.backoff.ms controller.quorum.fetch.max.bytes
+broker.heartbeat.interval.ms broker.session.timeout.ms controlled.shutdown.enable
+auto.leader.rebalance.enable leader.imbalance.check.interval.seconds
 log.dir log.dirs metadata.log.dir
 metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
 metadata.log.segment.bytes metadata.log.segment.ms internal.metadata.log.segment.bytes
@@ -25,15 +28,15 @@ num.partitions default.replication.factor auto.create.topics.enable delete.topic
 log.cleanup.policy log.segment.bytes log.roll.ms log.roll.hours log.roll.jitter.ms log.roll.jitter.hours
 log.retention.ms log.retention.minutes log.retention.hours log.retention.bytes log.retention.check.interval.ms
 log.index.interval.bytes log.index.size.max.bytes log.initial.task.delay.ms
-log.flush.interval.messages log.flush.interval.ms log.flush.scheduler.interval.ms
+log.flush.interval.messages log.flush.interval.ms
 log.flush.offset.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms
 log.message.timestamp.type log.message.timestamp.before.max.ms log.message.timestamp.after.max.ms
-log.segment.delete.delay.ms log.dir.failure.timeout.ms
+log.segment.delete.delay.ms
 message.max.bytes min.insync.replicas
 compression.type compression.gzip.level compression.lz4.level compression.zstd.level
 unclean.leader.election.enable unclean.leader.election.interval.ms
 num.recovery.threads.per.data.dir
-socket.request.max.bytes socket.receive.buffer.bytes socket.send.buffer.bytes socket.listen.backlog.size
+socket.request.max.bytes socket.receive.buffer.bytes socket.send.buffer.bytes
 queued.max.request.bytes max.connections max.connections.per.ip max.connections.per.ip.overrides
 max.connection.creation.rate connections.max.idle.ms cordoned.log.dirs
 fetch.max.bytes max.incremental.fetch.session.cache.slots max.request.partition.size.limit
@@ -52,6 +55,30 @@ compression.type compression.gzip.level compression.lz4.level compression.zstd.l
 message.timestamp.type message.timestamp.before.max.ms message.timestamp.after.max.ms
 unclean.leader.election.enable
 `
+
+// atStartOnly lists the honoured keys that Kafka changes while it runs and Weir reads at start only.
+const atStartOnly = `
+listeners listener.security.protocol.map num.recovery.threads.per.data.dir
+`
+
+// NotTaken says why a change of a broker key takes no effect while the node runs; "" when it does, or when the key
+// is unknown. It is for the log: the value is stored and described all the same, as in Kafka.
+func NotTaken(name string) string {
+	k, listener, ok := BaseKey(name)
+	switch {
+	case !ok:
+		return ""
+	case listener != "":
+		return "Weir does not honour settings of a single listener yet"
+	case k.ByDesign != "":
+		return k.ByDesign
+	case !k.Honoured:
+		return "Weir does not honour this key yet"
+	case slices.Contains(strings.Fields(atStartOnly), name):
+		return "it is read at start only, from the configuration file"
+	}
+	return ""
+}
 
 func honouredKeys() map[scopedName]bool {
 	m := map[scopedName]bool{}
@@ -87,6 +114,9 @@ func noEffectKeys() map[string]string {
 		"producer.purgatory.purge.interval.requests":       purgatory,
 		"delete.records.purgatory.purge.interval.requests": purgatory,
 		"share.fetch.purgatory.purge.interval.requests":    purgatory,
+
+		"log.flush.scheduler.interval.ms": "each log is asked twice a second whether flush.ms has passed",
+		"socket.listen.backlog.size":      "the backlog is as long as the kernel allows: set net.core.somaxconn",
 
 		"metric.reporters":                    jvm,
 		"kafka.metrics.reporters":             jvm,

@@ -1,7 +1,9 @@
 package config
 
 import (
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -217,4 +219,48 @@ func FuzzValue(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A key that is called honoured is read somewhere: by its own name, or as the default of a topic's key that is.
+func TestHonouredKeysAreRead(t *testing.T) {
+	var source strings.Builder
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		switch path {
+		case "../config/honoured.go", "../config/synonyms.go", "../config/retired.go", "../config/check.go":
+			return err // they only list keys
+		}
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		source.Write(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(name string) bool { return strings.Contains(source.String(), `"`+name+`"`) }
+	byTopic := map[string]bool{}
+	for _, k := range Keys(ScopeTopic) {
+		for _, s := range k.Synonyms {
+			byTopic[s] = k.Honoured
+		}
+	}
+	for n := range honouredKeys() {
+		if n.scope == ScopeBroker && !read(n.name) && !byTopic[n.name] {
+			t.Errorf("honoured.go lists %s, which nothing reads", n.name)
+		}
+	}
+}
+
+func TestNotTaken(t *testing.T) {
+	for name, want := range map[string]string{
+		"max.connections": "", "no.such.key": "", "log.retention.ms": "",
+		"listener.name.x.max.connections": "single listener", "listeners": "at start only", "num.io.threads": "goroutines",
+		"log.cleaner.io.buffer.load.factor": "not honour",
+	} {
+		if got := NotTaken(name); (want == "") != (got == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
 }

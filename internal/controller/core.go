@@ -53,6 +53,7 @@ type Options struct {
 
 	DefaultPartitions        int32 // num.partitions
 	DefaultReplicationFactor int16 // default.replication.factor
+	NoTopicDeletion          bool  // delete.topic.enable=false
 
 	Supported   []image.FeatureRange // features this node supports, metadata.version and kraft.version included
 	QuorumNodes []int32              // ids of the voters

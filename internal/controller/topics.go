@@ -367,6 +367,9 @@ func (c *Core) DeleteTopics(s Step, req *kmsg.DeleteTopicsRequest) Result {
 			wanted = append(wanted, t)
 		}
 	}
+	if c.o.NoTopicDeletion {
+		return deletionDisabled(resp, wanted)
+	}
 	names, ids := map[string]int{}, map[uuid.UUID]int{}
 	for _, w := range wanted {
 		if w.Topic != nil {
@@ -402,6 +405,21 @@ func (c *Core) DeleteTopics(s Step, req *kmsg.DeleteTopicsRequest) Result {
 		recs = append(recs, records.Versioned{Record: &r})
 	}
 	return Result{Records: recs, Response: resp, Atomic: true}
+}
+
+// deletionDisabled answers under delete.topic.enable=false, as ControllerApis.deleteTopics does: by versions that do not
+// know the error with INVALID_REQUEST, and without texts.
+func deletionDisabled(resp *kmsg.DeleteTopicsResponse, wanted []kmsg.DeleteTopicsRequestTopic) Result {
+	err := refuse(kerr.TopicDeletionDisabled, "Topic deletion is disabled.")
+	if resp.Version < 3 {
+		err = refuse(kerr.InvalidRequest, "This version does not support topic deletion.")
+	}
+	for _, w := range wanted {
+		answer := kmsg.NewDeleteTopicsResponseTopic()
+		answer.Topic, answer.TopicID, answer.ErrorCode = w.Topic, w.TopicID, err.Code
+		resp.Topics = append(resp.Topics, answer)
+	}
+	return Result{Response: resp, Err: err}
 }
 
 // answeredAlready reports whether an entry that the request repeats has its answer: one is enough.

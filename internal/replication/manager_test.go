@@ -523,3 +523,36 @@ func TestOfflineReplicaGoesWithItsTopic(t *testing.T) {
 		t.Fatalf("counts %+v", c)
 	}
 }
+
+// Producers that have been silent are forgotten, after the time that is configured now.
+func TestSilentProducersAreForgotten(t *testing.T) {
+	e := newEnv(t)
+	e.replay(topic("a", t1), part(t1, 0, 1, 0, dirA, 1))
+	r := e.get(t1, 0)
+	o := batch.NewOptions()
+	o.ProducerID, o.ProducerEpoch, o.BaseSequence = 7, 0, 0
+	b := batch.NewBuilder(o)
+	b.Append(start.UnixMilli(), nil, []byte("x"), nil)
+	if _, err := r.AppendAsLeader(partition.AppendRequest{Records: b.Build(), Version: 9, Acks: partition.AcksAll}); err != nil {
+		t.Fatal(err)
+	}
+	every := time.Minute
+	e.o.Intervals.Producers = every
+	expire := func(now time.Time) {
+		for _, d := range e.duties(start) {
+			if d.every == every && !now.Before(d.next) {
+				d.do(now)
+			}
+		}
+	}
+	if expire(start.Add(23 * time.Hour)); r.Log().ProducerCount() != 1 {
+		t.Fatal("forgotten before its time")
+	}
+	value := "3600000"
+	c := records.NewConfigRecord()
+	c.ResourceType, c.Name, c.Value = image.ResourceBroker, "producer.id.expiration.ms", &value
+	e.replay(&c)
+	if expire(start.Add(time.Hour)); r.Log().ProducerCount() != 0 {
+		t.Fatal("never forgotten")
+	}
+}

@@ -78,6 +78,7 @@ type Intervals struct {
 	HighWatermarks time.Duration // replica.high.watermark.checkpoint.interval.ms
 	RecoveryPoints time.Duration // log.flush.offset.checkpoint.interval.ms
 	LogStarts      time.Duration // log.flush.start.offset.checkpoint.interval.ms
+	Producers      time.Duration // producer.id.expiration.check.interval.ms
 }
 
 // Controller carries a request to the active controller.

@@ -74,6 +74,7 @@ func (m *Manager) duties(now time.Time) []duty {
 		{every: i.HighWatermarks, next: now.Add(i.HighWatermarks), do: write(m.o.Dirs.WriteHighWatermarks)},
 		{every: i.RecoveryPoints, next: now.Add(i.RecoveryPoints), do: write(m.o.Dirs.WriteRecoveryPoints)},
 		{every: i.LogStarts, next: now.Add(i.LogStarts), do: write(m.o.Dirs.WriteLogStarts)},
+		{every: i.Producers, next: now.Add(i.Producers), do: m.ExpireProducers},
 	}
 }
 
@@ -94,6 +95,13 @@ func (m *Manager) Retain(now time.Time) {
 			m.o.Logger.Info("retention removed segments", "topic", r.Topic(), "partition", r.ID(), "segments", n, "log start offset", r.Log().LogStart())
 		}
 	})
+}
+
+// ExpireProducers forgets producers that have been silent for
+// producer.id.expiration.ms.
+func (m *Manager) ExpireProducers(now time.Time) {
+	after := m.Effective().Long("producer.id.expiration.ms")
+	m.Each(func(r *partition.Replica) { r.Log().ExpireProducers(now, after) })
 }
 
 // fullEvery is how often a full disk is told of: every producer runs into it

@@ -328,10 +328,10 @@ func TestTransactions(t *testing.T) {
 func TestExpiry(t *testing.T) {
 	e := newEnv(t, nil)
 	e.append(spec{id: 1})
-	if n := e.log.ExpireProducers(start.Add(23 * time.Hour)); n != 0 {
+	if n := e.log.ExpireProducers(start.Add(23*time.Hour), 24*3600_000); n != 0 {
 		t.Fatalf("%d expired early", n)
 	}
-	if n := e.log.ExpireProducers(start.Add(24 * time.Hour)); n != 1 || e.log.ProducerCount() != 0 {
+	if n := e.log.ExpireProducers(start.Add(24*time.Hour), 24*3600_000); n != 1 || e.log.ProducerCount() != 0 {
 		t.Fatalf("%d expired", n)
 	}
 	e.append(spec{id: 1, seq: 7}) // nothing known: any sequence

@@ -82,11 +82,13 @@ func (l *Log) StartVerification(id int64, sequence int32, epoch int16, epochBump
 	return l.mu.producers.StartVerification(id, sequence, epoch, epochBump, l.nowMs())
 }
 
-// ExpireProducers forgets producers that have been silent for
-// producer.id.expiration.ms and returns how many. The owner calls it every
+// ExpireProducers forgets producers that have been silent for afterMs
+// (producer.id.expiration.ms, which may have changed since the log was opened)
+// and returns how many. The owner calls it every
 // producer.id.expiration.check.interval.ms.
-func (l *Log) ExpireProducers(now time.Time) int {
+func (l *Log) ExpireProducers(now time.Time, afterMs int64) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.mu.producers.SetExpiration(afterMs)
 	return l.mu.producers.Expire(now.UnixMilli())
 }

@@ -29,7 +29,6 @@ type Config struct {
 	MaxTxnTimeoutMs int64 // transaction.max.timeout.ms; 0 means Kafka's default of 15 minutes
 	VerificationOff bool  // transaction.partition.verification.enable=false
 	SyncSnapshots   bool  // fsync a snapshot when it is written rather than when the log is flushed
-	CheckIntervalMs int64 // producer.id.expiration.check.interval.ms, for whoever runs the ticker
 	LateTxnBufferMs int64 // how long after MaxTxnTimeoutMs an open transaction counts as hanging; 0 is 5 minutes
 }
 
@@ -40,9 +39,6 @@ func (c Config) WithDefaults() Config {
 	}
 	if c.MaxTxnTimeoutMs == 0 {
 		c.MaxTxnTimeoutMs = 900_000
-	}
-	if c.CheckIntervalMs == 0 {
-		c.CheckIntervalMs = 600_000
 	}
 	if c.LateTxnBufferMs == 0 {
 		c.LateTxnBufferMs = 300_000
@@ -200,6 +196,9 @@ func (s *State) HasLateTransaction(nowMs int64) bool {
 	e, ok := s.producers[s.ongoing[0].producerID]
 	return ok && e.LastTimestamp > 0 && nowMs-e.LastTimestamp > s.cfg.MaxTxnTimeoutMs+s.cfg.LateTxnBufferMs
 }
+
+// SetExpiration changes producer.id.expiration.ms.
+func (s *State) SetExpiration(ms int64) { s.cfg.ExpirationMs = ms }
 
 // Expire forgets producers without open transaction and pending verifications
 // that are older than the expiration time; it returns how many producers went.
