@@ -66,7 +66,7 @@ func journeys() []journey {
 			for _, dirs := range []int{1, 3} {
 				for _, first := range []testnode.System{weir, kafka} {
 					out = append(out, journey{
-						fmt.Sprintf("formatted by %s, dynamic %v, %d directories, first %s", formatter, dynamic, dirs, first),
+						fmt.Sprintf("formatted by %s, dynamic=%v, dirs=%d, first %s", formatter, dynamic, dirs, first),
 						formatter, dynamic, dirs, alternate(first, 9, clean, clean, killed, killed),
 					})
 				}
@@ -122,7 +122,8 @@ func travel(t *testing.T, j journey) {
 			n.Kill(t)
 		}
 		figures.add(fmt.Sprintf("datadir_legs_%s_%v", leg.system, leg.end), 1)
-		if leg.system == testnode.Ours || testnode.Full() {
+		// Apache Kafka's tool refuses the preallocated indexes that Apache Kafka itself leaves in a kill -9.
+		if leg.system == testnode.Ours || testnode.Full() && leg.end == clean {
 			figures.add("datadir_records_dumped", dump(t, n, before))
 		}
 		if t.Failed() {
