@@ -120,7 +120,7 @@ func killRounds(t *testing.T, o testnode.Options, rounds int) (acked int, slowes
 	l := startLoad(ctx, t, n)
 	dice := rng.New(uint64(rounds))
 	for range rounds {
-		l.wait(t, 20+dice.IntN(200))
+		l.wait(t, 20+dice.IntN(testnode.Rounds(200, 1000)))
 		n.Kill(t)
 		promised := l.promised()
 		began := time.Now()
