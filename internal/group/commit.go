@@ -44,9 +44,6 @@ func (c *Core) Commit(s Step, q *kmsg.OffsetCommitRequest, to classic.Waiter) Re
 		c.scheduleExpiry(s.Now)
 	}
 	r.Answers = []classic.Answer{{To: to, Response: m}}
-	r.Refused = func(err *kerr.Error) []classic.Answer {
-		return []classic.Answer{{To: to, Response: CommitRefused(q, err)}}
-	}
 	return r
 }
 
@@ -129,12 +126,6 @@ func (c *Core) DeleteOffsets(s Step, q *kmsg.OffsetDeleteRequest, to classic.Wai
 	}
 	c.stats.Deletions += int64(len(r.Records))
 	r.Answers = []classic.Answer{{To: to, Response: m}}
-	version := q.Version
-	r.Refused = func(err *kerr.Error) []classic.Answer {
-		m := kmsg.NewPtrOffsetDeleteResponse()
-		m.Version, m.ErrorCode = version, err.Code
-		return []classic.Answer{{To: to, Response: m}}
-	}
 	return r
 }
 
@@ -166,7 +157,7 @@ func (r *Result) tombstoneGroup(id string) {
 	r.Records = append(r.Records, Record{Producer: noProducer, Delta: int32(len(r.Records)), Group: &GroupRecord{ID: id}})
 }
 
-// DeleteGroup deletes one group with its offsets. The answer goes to done.
+// DeleteGroup deletes one group with its offsets, or says why it must not be.
 func (c *Core) DeleteGroup(s Step, id string) (Result, *kerr.Error) {
 	g := c.peek(s, id)
 	switch {

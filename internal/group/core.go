@@ -28,6 +28,7 @@ type Config struct {
 // Core is the requests of one partition, with its soft state. One goroutine uses it.
 type Core struct {
 	config *Config
+	rand   io.Reader
 	soft   soft
 	stats  Stats
 }
@@ -46,15 +47,15 @@ type Stats struct {
 	Commits, Deletions, Expirations, Rebalances int64 // offsets committed, deleted, expired; rebalances completed
 }
 
-// New makes a core without any group. The configuration is shared and not changed.
-func New(c *Config) *Core {
-	return &Core{config: c, soft: soft{groups: map[string]*classic.Group{}}}
+// New makes a core without any group. The configuration is shared and not
+// changed; the dice, for member ids, are its own.
+func New(c *Config, rand io.Reader) *Core {
+	return &Core{config: c, rand: rand, soft: soft{groups: map[string]*classic.Group{}}}
 }
 
 // Step is the moment at which a method is called.
 type Step struct {
 	Now   time.Time
-	Rand  io.Reader
 	State *State // all that has been appended, committed or not
 }
 
@@ -62,10 +63,8 @@ type Step struct {
 type Result struct {
 	Records []Record
 	// Answers are given when all that the step has seen, and Records, is committed.
+	// Should that fail, they are given as [Refuse] makes them.
 	Answers []classic.Answer
-	// Refused, when set, makes the answers instead of Answers when Records were
-	// not appended or are not known to be committed.
-	Refused func(err *kerr.Error) []classic.Answer
 	// Then, when set, is called when Records are committed (failed is nil) or were
 	// refused. What it returns is to be carried out like any other Result.
 	Then func(s Step, failed *kerr.Error) Result
@@ -139,7 +138,7 @@ func (c *Core) scheduleExpiry(now time.Time) {
 }
 
 func (c *Core) step(s Step) *classic.Step {
-	return &classic.Step{Now: s.Now, Rand: s.Rand, Config: &c.config.Classic, Timers: &c.soft.timers}
+	return &classic.Step{Now: s.Now, Rand: c.rand, Config: &c.config.Classic, Timers: &c.soft.timers}
 }
 
 // take makes a group's step part of the result.
@@ -226,28 +225,25 @@ func (c *Core) Join(s Step, q *kmsg.JoinGroupRequest, from classic.Client, to cl
 	var r Result
 	r.take(c, q.Group, st)
 	if created {
-		c.create(s, g, q, to, &r)
+		c.create(s, g, &r)
 	}
 	return r
 }
 
 // create stores a group that was just made.
-func (c *Core) create(s Step, g *classic.Group, q *kmsg.JoinGroupRequest, to classic.Waiter, r *Result) {
+func (c *Core) create(s Step, g *classic.Group, r *Result) {
 	if len(r.Records) == 0 {
 		r.Records = append(r.Records, Record{Producer: noProducer, Group: &GroupRecord{ID: g.ID, Value: g.Created()}})
 	}
 	if _, ok := c.soft.timers.Get(classic.Timer{Kind: classic.Expiry}); !ok {
 		c.scheduleExpiry(s.Now)
 	}
-	version := q.Version
-	r.Refused = func(err *kerr.Error) []classic.Answer {
-		return []classic.Answer{{To: to, Response: classic.RefusedJoin(version, "", err)}}
-	}
 	r.Then = func(s Step, failed *kerr.Error) Result {
-		if failed != nil && c.soft.groups[g.ID] == g && s.State.Group(g.ID) == nil {
-			c.drop(s, g.ID)
+		if failed == nil || c.soft.groups[g.ID] != g || s.State.Group(g.ID) != nil {
+			return Result{}
 		}
-		return Result{}
+		c.drop(s, g.ID)
+		return Result{Answers: g.Waiters(failed)}
 	}
 }
 

@@ -132,11 +132,22 @@ func (m *Manager) place(img *image.Image, t *image.Topic, id int32, p *image.Par
 	}
 	if p.Leader != m.o.NodeID {
 		r.Follow(p.Leader, p.LeaderEpoch, p.PartitionEpoch)
+		m.leadsNot(r)
 		return
 	}
 	r.Lead(isr.Assignment{
 		Replicas: p.Replicas, ISR: p.ISR, LeaderEpoch: p.LeaderEpoch, PartitionEpoch: p.PartitionEpoch, Recovering: p.Recovering,
 	}, m.o.Clock.Now())
+	if m.o.Leaderships != nil {
+		m.o.Leaderships.Leads(r, p.LeaderEpoch)
+	}
+}
+
+// leadsNot tells that a replica does not lead.
+func (m *Manager) leadsNot(r *partition.Replica) {
+	if m.o.Leaderships != nil {
+		m.o.Leaderships.LeadsNot(r)
+	}
 }
 
 // open returns the replica, making it and its log when needed.
@@ -198,6 +209,7 @@ func (m *Manager) fail(r *partition.Replica, err error) {
 	if present {
 		m.o.Logger.Error("replica is offline", "topic", r.Topic(), "partition", r.ID(), "err", err)
 		r.Retire(e)
+		m.leadsNot(r)
 	}
 }
 
@@ -215,6 +227,7 @@ func (m *Manager) drop(k key, why string) {
 	if e.replica != nil {
 		name.Topic = e.replica.Topic()
 		e.replica.Retire(&NotHostedError{k.topic, k.partition})
+		m.leadsNot(e.replica)
 	} else {
 		name.Topic = e.offline.Topic
 		if log, _ := m.o.Dirs.Log(name); log != nil && log.TopicID() != k.topic {

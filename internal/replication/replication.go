@@ -67,6 +67,8 @@ type Options struct {
 	MaxLag    time.Duration // replica.lag.time.max.ms
 	// Controller takes the directories that new replicas were put in.
 	Controller Controller
+	// Leaderships is told which replicas lead and which do not; nil: nobody is.
+	Leaderships Leaderships
 	// Epoch is this broker's registered epoch, negative before its registration.
 	Epoch func() int64
 }
@@ -84,6 +86,13 @@ type Intervals struct {
 // Controller carries a request to the active controller.
 type Controller interface {
 	Do(ctx context.Context, req kmsg.Request) (kmsg.Response, error)
+}
+
+// Leaderships follows which replicas of this broker lead. It is told after the
+// replica has taken its role, and again when nothing changed; it must not block.
+type Leaderships interface {
+	Leads(r *partition.Replica, leaderEpoch int32)
+	LeadsNot(r *partition.Replica)
 }
 
 // Manager is all replicas of a broker.

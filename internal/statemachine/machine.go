@@ -60,6 +60,9 @@ type Result[R any] struct {
 	Records  []R
 	Response any
 	Atomic   bool // all records in one batch
+	// Done, when set, is told in the loop what became of the write, before its
+	// answer is given: nil when it is committed. It must not block.
+	Done func(err error)
 }
 
 // Write decides on a request. It runs in the loop and must not block. It
@@ -388,6 +391,10 @@ func (m *Machine[S, R]) write(now time.Time, name string, queued time.Time, w Wr
 	}
 	view := View[S]{Now: now, State: m.appended, Epoch: epoch, NextOffset: m.o.Log.LogEnd()}
 	r, err := w(view)
+	if told := r.Done; told != nil && err == nil {
+		answer := done
+		done = func(response any, err error) { told(err); answer(response, err) }
+	}
 	if err == nil && len(r.Records) > 0 {
 		var last int64
 		last, err = m.o.Log.Append(epoch, r.Records, r.Atomic)

@@ -1,0 +1,227 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+	"unicode/utf16"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"weir/internal/batch"
+	"weir/internal/clock"
+	"weir/internal/group"
+	"weir/internal/group/classic"
+	"weir/internal/image"
+	"weir/internal/partition"
+	"weir/internal/rng"
+	"weir/internal/statemachine"
+	"weir/internal/storage"
+)
+
+// OffsetsTopic is where groups and committed offsets are kept.
+const OffsetsTopic = "__consumer_offsets"
+
+// GroupsOptions is what Groups is made of.
+type GroupsOptions struct {
+	Config     *group.Config
+	Partitions int32 // offsets.topic.num.partitions: until the topic exists
+	// Timeout is offsets.commit.timeout.ms: how long a write may wait for its commit.
+	Timeout     time.Duration
+	LoadBuffer  int         // offsets.load.buffer.size
+	Compression batch.Codec // offsets.topic.compression.codec
+	Image       func() *image.Image
+	Buffers     *batch.Pool
+	Clock       clock.Clock
+	Rand        *rng.Source
+	Logger      *slog.Logger
+}
+
+// Groups is the group coordinator of this broker: the groups whose partition of
+// __consumer_offsets it leads.
+type Groups struct {
+	o  GroupsOptions
+	rt *Runtime[*member, *group.State, group.Record]
+}
+
+// NewGroups makes a coordinator that leads nothing yet.
+func NewGroups(o GroupsOptions) *Groups {
+	g := &Groups{o: o}
+	dice := make(chan *rng.Source, 1) // whoever starts a partition takes its own dice out of it
+	dice <- o.Rand
+	g.rt = New(Options[*member, *group.State, group.Record]{
+		Topic: OffsetsTopic, Codec: groupCodec{}, LoadBuffer: o.LoadBuffer, Compression: o.Compression,
+		Buffers: o.Buffers, Clock: o.Clock, Logger: o.Logger,
+		Program: func(post func(string, groupWrite)) Program[*member, *group.State, group.Record] {
+			source := <-dice
+			own := source.Split()
+			dice <- source
+			return g.program(&member{core: group.New(o.Config, own), post: post})
+		},
+	})
+	return g
+}
+
+// member is the core of one partition.
+type member struct {
+	core *group.Core
+	post func(name string, w groupWrite)
+}
+
+type (
+	groupWrite  = statemachine.Write[*group.State, group.Record]
+	groupView   = statemachine.View[*group.State]
+	groupResult = statemachine.Result[group.Record]
+)
+
+func (g *Groups) program(m *member) Program[*member, *group.State, group.Record] {
+	return Program[*member, *group.State, group.Record]{
+		Core: m, Initial: group.NewState(),
+		Apply: func(s *group.State, b statemachine.Batch[group.Record]) (*group.State, error) {
+			return s.Apply(b.Base, b.Records), nil
+		},
+		Activate: func(v groupView) (groupResult, error) { return g.decide(m, v, m.core.Activate) },
+		Lost:     func() { give(m.core.Lost()) },
+		Due: func() (time.Time, string, groupWrite) {
+			return m.core.Next(), "deadline", func(v groupView) (groupResult, error) { return g.decide(m, v, m.core.Due) }
+		},
+	}
+}
+
+// decide takes one step of a core. When its records are committed, the answers
+// are given and the step that follows is taken.
+func (g *Groups) decide(m *member, v groupView, step func(group.Step) group.Result) (groupResult, error) {
+	r := step(group.Step{Now: v.Now, State: v.State})
+	for _, line := range r.Notes {
+		g.o.Logger.Info("group coordinator: " + line)
+	}
+	for i := range r.Records {
+		r.Records[i].Delta = int32(i)
+	}
+	return groupResult{Records: r.Records, Done: func(err error) {
+		refused := kindOf(err)
+		for _, a := range r.Answers {
+			if refused != nil {
+				a = group.Refuse(a, refused)
+			}
+			a.To(a.Response)
+		}
+		if r.Then != nil {
+			m.post("follow-up", func(v groupView) (groupResult, error) {
+				return g.decide(m, v, func(s group.Step) group.Result { return r.Then(s, refused) })
+			})
+		}
+	}}, nil
+}
+
+func give(answers []classic.Answer) {
+	for _, a := range answers {
+		a.To(a.Response)
+	}
+}
+
+// kindOf is what a group's member is told of an error of the log, as Kafka's
+// coordinator translates them; nil for none.
+func kindOf(err error) *kerr.Error {
+	var (
+		few     *partition.NotEnoughReplicasError
+		disk    *storage.DiskError
+		damaged *storage.CorruptError
+	)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrLoading):
+		return kerr.CoordinatorLoadInProgress
+	case errors.Is(err, ErrNotCoordinator), errors.Is(err, statemachine.ErrNotLeader), errors.Is(err, statemachine.ErrStopped),
+		errors.As(err, &disk), errors.As(err, &damaged), errors.Is(err, storage.ErrNoSpace), errors.Is(err, storage.ErrClosed):
+		return kerr.NotCoordinator
+	case errors.As(err, &few), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return kerr.CoordinatorNotAvailable
+	}
+	return kerr.UnknownServerError
+}
+
+// Leads and LeadsNot follow the leaderships of __consumer_offsets.
+func (g *Groups) Leads(r *partition.Replica, epoch int32) { g.rt.Leads(r, epoch) }
+
+// LeadsNot ends what Leads began.
+func (g *Groups) LeadsNot(r *partition.Replica) { g.rt.LeadsNot(r) }
+
+// Stop ends everything.
+func (g *Groups) Stop() { g.rt.Stop() }
+
+// Partition is the partition of __consumer_offsets that a group belongs to.
+func (g *Groups) Partition(id string) int32 {
+	n := g.o.Partitions
+	if t, ok := g.o.Image().Topic(OffsetsTopic); ok {
+		n = int32(t.NumPartitions())
+	}
+	h := javaHash(id)
+	if h == -1<<31 {
+		return 0 // Java's abs of it is negative; Kafka takes 0
+	}
+	return max(h, -h) % n
+}
+
+// javaHash is String.hashCode of Java.
+func javaHash(s string) int32 {
+	var h int32
+	for _, r := range s {
+		if a, b := utf16.EncodeRune(r); a != 0xfffd {
+			h = (h*31+a)*31 + b
+		} else {
+			h = h*31 + r
+		}
+	}
+	return h
+}
+
+// ask has a group's partition take a step, and waits for the answer to it. A
+// request that is parked in the group is answered whenever its time comes.
+func (g *Groups) ask(ctx context.Context, id, name string, step func(c *group.Core, s group.Step, to classic.Waiter) group.Result) (kmsg.Response, *kerr.Error) {
+	answer := make(chan kmsg.Response, 1)
+	to := func(r kmsg.Response) {
+		select {
+		case answer <- r:
+		default: // it has been answered
+		}
+	}
+	failed := make(chan error, 1)
+	g.rt.Submit(g.Partition(id), name, func(m *member, v groupView) (groupResult, error) {
+		return g.decide(m, v, func(s group.Step) group.Result { return step(m.core, s, to) })
+	}, func(_ any, err error) {
+		if err != nil {
+			failed <- err
+		}
+	})
+	// An answer that is there already is taken before an error of the same step:
+	// it is in the shape of the request.
+	select {
+	case r := <-answer:
+		return r, nil
+	default:
+	}
+	select {
+	case r := <-answer:
+		return r, nil
+	case err := <-failed:
+		select {
+		case r := <-answer:
+			return r, nil
+		default:
+		}
+		return nil, kindOf(err)
+	case <-ctx.Done():
+		return nil, kerr.CoordinatorNotAvailable
+	}
+}
+
+// bounded is ask for what is not parked: it ends after offsets.commit.timeout.ms.
+func (g *Groups) bounded(ctx context.Context, id, name string, step func(c *group.Core, s group.Step, to classic.Waiter) group.Result) (kmsg.Response, *kerr.Error) {
+	ctx, cancel := context.WithTimeout(ctx, g.o.Timeout)
+	defer cancel()
+	return g.ask(ctx, id, name, step)
+}
