@@ -1,5 +1,7 @@
 package batch
 
+import "errors"
+
 // Record is one record of a batch. Key, Value and Headers alias the batch or, when it is compressed, a buffer that the
 // next step of the iteration overwrites: copy what must stay.
 type Record struct {
@@ -127,7 +129,8 @@ func errStructure() error { return invalid("Found invalid record structure") }
 
 // errInflate says that compressed bytes are damaged although the CRC held: the producer sent nonsense.
 func errInflate(err error) error {
-	if inner, ok := err.(*InvalidRecordError); ok {
+	var inner *InvalidRecordError
+	if errors.As(err, &inner) {
 		return inner
 	}
 	return unanswerable("Failed to decompress record stream: %v", err)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -294,11 +293,4 @@ func (a args) partition() (string, int32) {
 		a.d.Fatalf(a.t, "%v", err)
 	}
 	return topic, int32(i)
-}
-
-func sortedLines(e *env, lines []string) {
-	slices.Sort(lines)
-	for _, l := range lines {
-		e.out.WriteString(l + "\n")
-	}
 }

@@ -12,9 +12,8 @@ import (
 
 // story writes random but valid records.
 type story struct {
-	r      *rand.Rand
-	topics []uuid.UUID
-	n      int
+	r *rand.Rand
+	n int
 }
 
 func (s *story) id() uuid.UUID {

@@ -87,7 +87,6 @@ type (
 	stringOrder    struct{}
 	resourceOrder  struct{}
 	partitionOrder struct{}
-	uuidOrder      struct{}
 	int32Hash      struct{}
 	uuidHash       struct{}
 )
@@ -107,9 +106,6 @@ func (resourceOrder) Compare(a, b Resource) int {
 func (partitionOrder) Compare(a, b PartitionID) int {
 	return cmp.Or(a.Topic.Compare(b.Topic), cmp.Compare(a.Partition, b.Partition))
 }
-
-// Compare orders ids by their bytes.
-func (uuidOrder) Compare(a, b uuid.UUID) int { return a.Compare(b) }
 
 // Hash spreads small numbers over the trie.
 func (int32Hash) Hash(k int32) uint32 { return uint32(k) * 0x9e3779b1 }

@@ -122,7 +122,7 @@ func (b *bubble) pass(d time.Duration) {
 
 func (b *bubble) settle() {
 	b.mu.Lock()
-	//lint:ignore SA2001 an empty critical section orders what the test read before what the server does next
+	//nolint:staticcheck // SA2001: an empty critical section orders what the test read before what the server does next
 	b.mu.Unlock()
 	synctest.Wait()
 }

@@ -22,11 +22,11 @@ func TestSameForEver(t *testing.T) {
 	if New(1).Uint64() == New(2).Uint64() {
 		t.Error("two seeds give the same dice")
 	}
-	if System().Uint64() == System().Uint64() {
+	if a, b := System().Uint64(), System().Uint64(); a == b {
 		t.Error("two system sources give the same dice")
 	}
 	c := New(7)
-	if c.Split().Uint64() == c.Split().Uint64() {
+	if a, b := c.Split().Uint64(), c.Split().Uint64(); a == b {
 		t.Error("two splits give the same dice")
 	}
 }

@@ -133,7 +133,7 @@ func (x *sparse) read() (*view, error) {
 		if err := x.readDisk(f.File(), e, i); err != nil {
 			return false, err
 		}
-		return [12]byte(buf) == [12]byte{}, nil
+		return buf == [12]byte{}, nil
 	}
 	if v.disk, err = realEntries(n, x.kind, zero); err != nil {
 		return nil, err
