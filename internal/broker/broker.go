@@ -145,7 +145,8 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 	if b.metrics != nil {
 		errs = append(errs, b.metrics.Shutdown(ctx))
 	}
-	errs = append(errs, b.dirs.Close(b.lifecycle.Epoch()), b.metalog.Close())
+	// The directories last: closing them gives back their locks, under which the metadata log still writes.
+	errs = append(errs, b.metalog.Close(), b.dirs.Close(b.lifecycle.Epoch()))
 	return errors.Join(errs...)
 }
 
