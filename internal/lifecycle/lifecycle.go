@@ -35,6 +35,8 @@ type Controller interface {
 // Images gives the cluster as applied on this node.
 type Images interface {
 	Image() *image.Image
+	// Current tells whether img holds everything that this node knows to be committed.
+	Current(img *image.Image) bool
 	WaitFor(ctx context.Context, ok func(*image.Image) bool) *image.Image
 }
 
@@ -178,9 +180,10 @@ func (l *Lifecycle) step(ctx context.Context) (time.Duration, error) {
 }
 
 func (l *Lifecycle) register(ctx context.Context) (time.Duration, error) {
-	// What we support is judged against what the cluster has finalized, so know that first.
-	img := l.o.Images.WaitFor(ctx, func(i *image.Image) bool { return i.Features().Metadata > 0 })
-	if img.Features().Metadata == 0 {
+	// What we support is judged against what the cluster has finalized, so know that first, and all of it: a level may have
+	// been raised by the last record of the log.
+	known := func(i *image.Image) bool { return i.Features().Metadata > 0 && l.o.Images.Current(i) }
+	if !known(l.o.Images.WaitFor(ctx, known)) {
 		return retryAfter, nil
 	}
 	req := kmsg.NewPtrBrokerRegistrationRequest()

@@ -21,9 +21,16 @@ import (
 
 // images is an Images that the test moves on.
 type images struct {
-	mu  sync.Mutex
-	img *image.Image
-	c   chan struct{}
+	mu        sync.Mutex
+	img       *image.Image
+	c         chan struct{}
+	committed int64 // the highest committed offset
+}
+
+func (i *images) Current(img *image.Image) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return img.Provenance.Offset >= i.committed
 }
 
 func newImages(metadata int16) *images {
@@ -161,6 +168,23 @@ func run(t *testing.T, l *Lifecycle) (stop func()) {
 			t.Errorf("run: %v", err)
 		}
 	}
+}
+
+// A level that was raised late in the log is not known from the first images: a registration by them would be refused.
+func TestRegistersByAllThatIsCommitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{imgs: newImages(30)}
+		f.imgs.committed = 9
+		l := newLifecycle(f)
+		defer run(t, l)()
+		time.Sleep(time.Minute) // synctest's clock
+		if regs, _ := f.count(); regs != 0 || l.Phase() != Registering {
+			t.Fatalf("%d registrations before the log was read", regs)
+		}
+		r := records.NewNoOpRecord()
+		f.imgs.replayAt(&r, 9)
+		<-l.Running()
+	})
 }
 
 func TestRegistersAndIsUnfencedWithoutWaitingForAnInterval(t *testing.T) {

@@ -19,20 +19,29 @@ type Subscriber interface {
 // Images is the cluster as this node has applied it. It is safe for use by many
 // goroutines.
 type Images struct {
-	current atomic.Pointer[image.Image]
+	current   atomic.Pointer[image.Image]
+	committed func() int64 // the offset below which the metadata log is committed, -1 while unknown
 
 	mu      sync.Mutex
 	changed chan struct{} // closed at the next publish; nil while nobody waits
 }
 
-func newImages() *Images {
-	i := new(Images)
+func newImages(committed func() int64) *Images {
+	i := &Images{committed: committed}
 	i.current.Store(image.New())
 	return i
 }
 
 // Image is the newest image.
 func (i *Images) Image() *image.Image { return i.current.Load() }
+
+// Current tells whether img holds everything that this node knows to be
+// committed. False while it does not know: the images of a node that starts are
+// the past, as it is read from the log.
+func (i *Images) Current(img *image.Image) bool {
+	end := i.committed()
+	return end >= 0 && img.Provenance.Offset >= end-1
+}
 
 // WaitFor returns the first image that satisfies ok, or the present one when ctx
 // ends before.

@@ -68,7 +68,7 @@ type Node struct {
 // New makes a Node and registers it with the metadata log, which must not have
 // been polled yet.
 func New(o Options) *Node {
-	n := &Node{o: o, images: newImages(), loader: image.NewLoader(image.New())}
+	n := &Node{o: o, images: newImages(o.Log.HighWatermark), loader: image.NewLoader(image.New())}
 	n.feed.wake = make(chan struct{}, 1)
 	n.snapshot.due = make(chan *image.Image, 1)
 	n.changes.c = make(chan struct{})

@@ -285,7 +285,7 @@ func TestNoControllerIsAnErrorInTime(t *testing.T) {
 
 func TestWaitForEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		i := newImages()
+		i := newImages(func() int64 { return 0 })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		begun := time.Now()
