@@ -191,22 +191,19 @@ func deleted(s *scene) {
 	_, err := s.admin().DeleteTopic(s.Context(), topic)
 	s.must(err, "delete "+topic)
 	s.forget(topic)
-	s.gone(topic, "")
+	s.gone(topic)
 }
 
-// gone waits until the broker does not know a topic of this id any more.
-func (s *scene) gone(topic, id string) {
+// gone waits until the broker has heard that a topic was deleted.
+func (s *scene) gone(topic string) {
 	s.Helper()
 	adm := s.admin()
 	s.until("deletion of "+topic, func() error {
 		topics, err := adm.ListTopics(s.Context(), topic)
-		if err != nil {
-			return err
-		}
-		if topics.Has(topic) && topics[topic].ID.String() != id {
+		if err == nil && topics.Has(topic) {
 			return errors.New("it is still there")
 		}
-		return nil
+		return err
 	})
 }
 
@@ -217,6 +214,7 @@ func reborn(s *scene) {
 		_, err := adm.DeleteTopic(s.Context(), topic)
 		s.must(err, "delete "+topic)
 		s.forget(topic)
+		s.gone(topic)
 	}
 	s.until("creation of "+topic, func() error {
 		_, err := adm.CreateTopic(s.Context(), 2, 1, nil, topic)
