@@ -7,6 +7,7 @@ package clock
 
 import (
 	"container/heap"
+	"context"
 	"sync"
 	"time"
 )
@@ -24,6 +25,20 @@ type Clock interface {
 type Timer interface {
 	Stop() bool
 	Reset(d time.Duration) bool
+}
+
+// Sleep returns after d, or when ctx ends.
+func Sleep(ctx context.Context, c Clock, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	over := make(chan struct{})
+	t := c.AfterFunc(d, func() { close(over) })
+	defer t.Stop()
+	select {
+	case <-over:
+	case <-ctx.Done():
+	}
 }
 
 // System is the machine's clock.

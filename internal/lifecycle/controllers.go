@@ -41,7 +41,7 @@ func RegisterController(ctx context.Context, o ControllerOptions) error {
 			return err
 		}
 		if again {
-			sleep(ctx, o.Clock, retryAfter)
+			clock.Sleep(ctx, o.Clock, retryAfter)
 			continue
 		}
 		// Wait until the registration shows, so that it is not sent twice.
@@ -87,14 +87,3 @@ func (o *ControllerOptions) register(ctx context.Context) (again bool, err error
 }
 
 const registerTimeout = 5 * time.Second
-
-// sleep waits for d or the end of ctx.
-func sleep(ctx context.Context, c clock.Clock, d time.Duration) {
-	fired := make(chan struct{})
-	t := c.AfterFunc(d, func() { close(fired) })
-	defer t.Stop()
-	select {
-	case <-fired:
-	case <-ctx.Done():
-	}
-}

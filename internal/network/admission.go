@@ -163,7 +163,7 @@ func (a *admission) throttle(ctx context.Context, listener string) {
 	s := a.mu.listeners[listener]
 	wait := max(a.mu.pace.take(now, a.mu.limits.MaxCreationRate), s.pace.take(now, s.rate))
 	a.mu.Unlock()
-	sleep(ctx, a.clock, wait)
+	clock.Sleep(ctx, a.clock, wait)
 }
 
 // pacer spreads events to a rate, after a burst of at most one second's worth.
@@ -179,20 +179,6 @@ func (p *pacer) take(now time.Time, rate int) time.Duration {
 	}
 	p.next = p.next.Add(time.Second / time.Duration(rate))
 	return p.next.Sub(now)
-}
-
-// sleep waits for d or until ctx is done.
-func sleep(ctx context.Context, c clock.Clock, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	over := make(chan struct{})
-	timer := c.AfterFunc(d, func() { close(over) })
-	select {
-	case <-over:
-	case <-ctx.Done():
-		timer.Stop()
-	}
 }
 
 // addrOf is a peer's address without port and zone; the zero Addr for connections that are not TCP.

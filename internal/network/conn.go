@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/wire"
 )
 
@@ -230,7 +231,7 @@ func (c *Conn) awaitThrottle() {
 			c.muteUntil.CompareAndSwap(until, 0)
 			continue
 		}
-		sleep(c.ctx, c.srv.o.Clock, wait)
+		clock.Sleep(c.ctx, c.srv.o.Clock, wait)
 	}
 }
 

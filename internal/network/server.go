@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"weir/internal/clock"
 )
 
 // Causes of a cancelled request context.
@@ -136,7 +138,7 @@ func (s *Server) accept(l boundListener) {
 				return
 			}
 			s.warn.warn("Accepting a connection failed", "listener", l.name, "error", err)
-			sleep(s.ctx, s.o.Clock, retry)
+			clock.Sleep(s.ctx, s.o.Clock, retry)
 			continue
 		}
 		s.stats.Accepted.Add(1)

@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"weir/internal/clock"
 	"weir/internal/storage"
 	"weir/internal/storage/dirs"
 	"weir/internal/uuid"
@@ -26,35 +27,60 @@ func (m *Manager) assign(k key, dir uuid.UUID) {
 		m.assignments.dirs = map[key]uuid.UUID{}
 	}
 	m.assignments.dirs[k] = dir
+	poke(m.assigned)
 }
 
-// sendAssignments tells the controller, and forgets what it has taken.
-func (m *Manager) sendAssignments() {
+// runAssignments tells the controller of directories until ctx ends. What it
+// does not take is sent again, after pauses that grow.
+func (m *Manager) runAssignments(ctx context.Context) error {
+	const first, last = 50 * time.Millisecond, 10 * time.Second
+	pause := first
+	for {
+		if m.sendAssignments(ctx) {
+			pause = first
+			select {
+			case <-m.assigned:
+			case <-ctx.Done():
+				return nil
+			}
+			continue
+		}
+		clock.Sleep(ctx, m.o.Clock, pause)
+		if ctx.Err() != nil {
+			return nil
+		}
+		pause = min(2*pause, last)
+	}
+}
+
+// sendAssignments tells the controller, and forgets what it has taken; false
+// when something is left to be sent again.
+func (m *Manager) sendAssignments(ctx context.Context) bool {
 	m.assignments.Lock()
 	pending := m.assignments.dirs
 	m.assignments.dirs = nil
 	m.assignments.Unlock()
 	if len(pending) == 0 {
-		return
+		return true
 	}
 	epoch := m.o.Epoch()
 	if epoch < 0 || !m.image.Load().Features().Directories() {
 		m.assignAgain(pending) // not registered, or the cluster does not keep directories yet
-		return
+		return false
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), assignTimeout)
+	ctx, cancel := context.WithTimeout(ctx, assignTimeout)
 	defer cancel()
 	r, err := m.o.Controller.Do(ctx, assignRequest(m.o.NodeID, epoch, pending))
 	if err != nil {
 		m.o.Logger.Warn("cannot tell the controller the directories of replicas: trying again", "replicas", len(pending), "err", err)
 		m.assignAgain(pending)
-		return
+		return false
 	}
 	res := r.(*kmsg.AssignReplicasToDirsResponse)
 	if res.ErrorCode != 0 {
 		m.o.Logger.Warn("the controller refused the directories of replicas: trying again", "replicas", len(pending), "err", kerr.ErrorForCode(res.ErrorCode))
 		m.assignAgain(pending)
-		return
+		return false
 	}
 	for _, d := range res.Directories {
 		for _, t := range d.Topics {
@@ -66,6 +92,7 @@ func (m *Manager) sendAssignments() {
 			}
 		}
 	}
+	return true
 }
 
 // assignAgain gives back what was not taken, unless a replica has moved on meanwhile.

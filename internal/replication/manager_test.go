@@ -299,10 +299,10 @@ func TestDirectoryIsToldToTheController(t *testing.T) {
 	e := newEnv(t)
 	e.replay(topic("a", t1), part(t1, 0, 1, 0, uuid.DirUnassigned, 1))
 	e.ctl.answer = func(kmsg.Request) (kmsg.Response, error) { return nil, errors.New("no controller") }
-	e.Tick(e.clock.Now())
+	e.sendAssignments(t.Context())
 	e.ctl.answer = nil
-	e.Tick(e.clock.Now()) // sent again
-	e.Tick(e.clock.Now()) // taken: silent
+	e.sendAssignments(t.Context()) // sent again
+	e.sendAssignments(t.Context()) // taken: silent
 	if len(e.ctl.assigned) != 2 {
 		t.Fatalf("%d requests", len(e.ctl.assigned))
 	}
@@ -360,7 +360,7 @@ func TestMoveBetweenDirectories(t *testing.T) {
 		t.Fatalf("log %s ends at %d", r.Log().Dir(), r.Log().LogEnd())
 	}
 	e.produce(r, "4")
-	e.Tick(e.clock.Now())
+	e.sendAssignments(t.Context())
 	if n := len(e.ctl.assigned); n != 1 || e.ctl.assigned[0].Directories[0].ID != dirB {
 		t.Fatalf("%d assignments", n)
 	}
@@ -496,9 +496,9 @@ func TestLateAssignmentDoesNotUndoANewerOne(t *testing.T) {
 		e.assign(key{t1, 0}, dirB)
 		return nil, errors.New("no controller")
 	}
-	e.Tick(e.clock.Now())
+	e.sendAssignments(t.Context())
 	e.ctl.answer = nil
-	e.Tick(e.clock.Now())
+	e.sendAssignments(t.Context())
 	if last := e.ctl.assigned[len(e.ctl.assigned)-1]; len(last.Directories) != 1 || last.Directories[0].ID != dirB {
 		t.Fatalf("told %+v", last.Directories)
 	}

@@ -110,6 +110,7 @@ type Manager struct {
 	}
 
 	moves     chan struct{} // a copy was begun
+	assigned  chan struct{} // there are directories to tell
 	attention chan struct{} // some ISR may be due for a change
 	image     atomic.Pointer[image.Image]
 
@@ -131,7 +132,7 @@ type entry struct {
 
 // New makes a Manager that has seen no image.
 func New(o Options) *Manager {
-	m := &Manager{o: o, replicas: map[key]*entry{}, moves: make(chan struct{}, 1), attention: make(chan struct{}, 1)}
+	m := &Manager{o: o, replicas: map[key]*entry{}, moves: make(chan struct{}, 1), assigned: make(chan struct{}, 1), attention: make(chan struct{}, 1)}
 	m.image.Store(image.New())
 	m.effective.Store(config.NewEffective(o.Static, nil, nil))
 	return m

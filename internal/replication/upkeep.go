@@ -29,6 +29,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	g.Go(func() error { return m.runMoves(ctx) })
 	g.Go(func() error { return m.runDuties(ctx) })
 	g.Go(func() error { return m.runProposals(ctx) })
+	g.Go(func() error { return m.runAssignments(ctx) })
 	return g.Wait()
 }
 
@@ -78,12 +79,11 @@ func (m *Manager) duties(now time.Time) []duty {
 	}
 }
 
-// Tick flushes what flush.ms asks for, removes what was deleted long enough ago,
-// and tells the controller of directories that replicas were put in.
+// Tick flushes what flush.ms asks for, and removes what was deleted long enough
+// ago.
 func (m *Manager) Tick(now time.Time) {
 	m.Each(func(r *partition.Replica) { m.report(r, r.Log().Tick(now)) })
 	m.o.Dirs.Tick(now)
-	m.sendAssignments()
 }
 
 // Retain deletes segments by age, size and log start offset.
