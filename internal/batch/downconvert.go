@@ -49,7 +49,6 @@ type down struct {
 	magic int8
 	kind  TimestampType
 	codec Codec
-	keep  []bool // when not nil, which of the records stay (see Filter)
 }
 
 func (d *down) plain(e Entry, buf *Buffers) error {
@@ -72,13 +71,9 @@ func (d *down) wrapped(e Entry, buf *Buffers) error {
 		return err
 	}
 	first, last, most := int64(-1), int64(-1), NoTimestamp
-	i := -1
 	for r, err := range e.Records(buf) {
 		if err != nil {
 			return err
-		}
-		if i++; d.keep != nil && !d.keep[i] {
-			continue
 		}
 		if first < 0 {
 			first = r.Offset

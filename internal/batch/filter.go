@@ -9,7 +9,7 @@ type Filter struct {
 	Empty bool
 	// Marker: the batch is the marker of a transaction of which nothing else is left, so that it gets a horizon too.
 	Marker bool
-	// HorizonMs is the delete horizon (KIP-534) that a v2 batch with tombstones, or a Marker, gets when it has none; 0 sets none.
+	// HorizonMs is the delete horizon (KIP-534) that a batch with tombstones, or a Marker, gets when it has none; 0 sets none.
 	HorizonMs int64
 }
 
@@ -21,15 +21,16 @@ type Filtered struct {
 }
 
 // Apply filters an entry. A v2 batch keeps its base offset, last offset, producer, sequence, epoch, codec and timestamp type;
-// records keep their offsets. A compressed message of magic 0 or 1 becomes a smaller one of that magic. Errors are those of
-// Entry.Records. buf may be nil.
+// records keep their offsets. What stays of a message of magic 0 or 1 becomes a v2 batch of the same codec, from the first
+// to the last of its records. Errors are those of Entry.Records, and *CorruptError for offsets that do not rise. buf may be
+// nil.
 func (f *Filter) Apply(e Entry, buf *Buffers) (Filtered, error) {
 	if buf == nil {
 		buf = new(Buffers)
 	}
 	var out Filtered
-	keep := buf.keep[:0] // by record; a second pass over the records costs less than holding all of them
-	tombstone := false
+	keep := buf.keep[:0]                // by record; a second pass over the records costs less than holding all of them
+	tombstone, first := false, int64(0) // of those that stay
 	for r, err := range e.Records(buf) {
 		if err != nil {
 			return Filtered{}, err
@@ -37,36 +38,44 @@ func (f *Filter) Apply(e Entry, buf *Buffers) (Filtered, error) {
 		k := f.Keep(&r)
 		keep = append(keep, k)
 		if k {
-			out.Kept++
+			if out.Kept++; out.Kept == 1 {
+				first = r.Offset
+			}
 			tombstone = tombstone || r.Value == nil
 		}
 	}
 	out.Read, buf.keep = len(keep), keep
 	b, v2 := e.Batch()
+	had := v2 && b.HasDeleteHorizon()
 	horizon := int64(0)
-	if v2 && b.HasDeleteHorizon() {
+	if had {
 		horizon = b.BaseTimestamp()
-	} else if v2 && (tombstone || f.Marker) && out.Kept > 0 {
-		horizon = f.HorizonMs
+	} else if tombstone || f.Marker {
+		horizon = max(f.HorizonMs, 0)
 	}
 	switch {
-	case out.Kept == 0 && !(v2 && f.Empty):
-		return out, nil
-	case out.Kept == 0:
+	case out.Kept == 0 && v2 && f.Empty:
 		out.Bytes = Entry(b.emptied())
 		return out, nil
-	case out.Kept == out.Read && (!v2 || b.HasDeleteHorizon() || horizon <= 0):
+	case out.Kept == 0:
+		return out, nil
+	case v2 && out.Kept == out.Read && (had || horizon == 0):
 		out.Bytes = e
 		return out, nil
 	}
-	var err error
+	o := NewOptions()
 	if v2 {
-		out.Bytes, err = b.keeping(keep, horizon, buf)
+		o = b.options()
 	} else {
-		d := down{magic: e.Magic(), kind: e.TimestampType(), codec: e.Codec(), keep: keep}
-		err = d.wrapped(e, buf)
-		out.Bytes = d.dst
+		o.Codec, o.TimestampType, o.LogAppendMs = e.Codec(), e.TimestampType(), e.MaxTimestamp()
+		if o.TimestampType == NoTimestampType {
+			o.TimestampType = CreateTime
+		}
+		o.BaseOffset = first
 	}
+	o.DeleteHorizonMs = horizon
+	var err error
+	out.Bytes, err = e.keeping(keep, o, buf)
 	return out, err
 }
 
@@ -79,26 +88,27 @@ func (b Batch) emptied() Batch {
 	return out
 }
 
-// keeping rebuilds the batch with the records that keep names.
-func (b Batch) keeping(keep []bool, horizon int64, buf *Buffers) (Entry, error) {
-	o := b.options()
-	o.DeleteHorizonMs = max(horizon, 0)
+// keeping builds a batch of the records that keep names.
+func (e Entry) keeping(keep []bool, o Options, buf *Buffers) (Entry, error) {
 	w := buf.builder(o)
-	i, last := 0, int32(-1)
-	for r, err := range b.Records(buf) {
+	i, last := 0, o.BaseOffset-1
+	for r, err := range e.Records(buf) {
 		if err != nil {
 			return nil, err
 		}
 		if keep[i] {
-			if r.OffsetDelta <= last || r.OffsetDelta > b.LastOffsetDelta() {
-				return nil, &CorruptError{Offset: b.BaseOffset(), Reason: "offset deltas of the records do not rise within the batch"}
+			if r.Offset <= last || r.Offset > e.LastOffset() {
+				return nil, &CorruptError{Offset: o.BaseOffset, Reason: "offsets of the records do not rise within the batch"}
 			}
-			last = r.OffsetDelta
-			w.AppendAt(r.OffsetDelta, r.Timestamp, r.Key, r.Value, r.Headers)
+			last = r.Offset
+			w.AppendAt(int32(r.Offset-o.BaseOffset), r.Timestamp, r.Key, r.Value, r.Headers)
 		}
 		i++
 	}
-	return Entry(w.BuildUpTo(b.LastOffsetDelta())), nil
+	if b, v2 := e.Batch(); v2 {
+		return Entry(w.BuildUpTo(b.LastOffsetDelta())), nil
+	}
+	return Entry(w.Build()), nil
 }
 
 // options are the header fields of a batch, for building another one like it.

@@ -276,41 +276,44 @@ func TestMessageSets(t *testing.T) {
 	}
 	e.roll()
 	e.clean()
-	e.expect("v0@1[1:gone=null] v1@2[2:a=2] v0@7[5:c=2 6:b=2 7:d=1]")
+	// As Apache Kafka 4.3.1 does: what stays becomes v2 batches of the same codec.
+	e.expect("1-1(horizon+10000)[1:gone=null] 2-2(gzip)[2:a=2] 5-7(snappy)[5:c=2 6:b=2 7:d=1]")
+	e.clock.Advance(11 * time.Second)
+	e.puts("x=1")
+	e.roll()
+	e.clean()
+	e.expect("2-2(gzip)[2:a=2] 5-7(snappy)[5:c=2 6:b=2 7:d=1] 8-8[8:x=1]")
 }
 
-// Tombstones of old message sets go by the age of their segment, which compaction does not change.
+// A tombstone in a message set goes at once when its segment is old.
 func TestTombstonesOfMessageSets(t *testing.T) {
-	e := newEnv(t, func(c *config.Topic) { c.SegmentBytes = 80 }) // every message stays in a segment of its own
-	add := func(off int64, k, v string) {
-		o := batch.NewOptions()
-		o.BaseOffset = off
-		b := batch.NewBuilder(o)
-		var value []byte
-		if v != "" {
-			value = []byte(v)
-		}
-		b.Append(start.UnixMilli(), []byte(k), value, nil)
-		set, err := batch.DownConvert(nil, b.Build(), 1, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := e.log.Append(set, storage.Append{LeaderEpoch: 3}); err != nil {
-			t.Fatal(err)
-		}
-		e.roll()
+	e := newEnv(t, func(c *config.Topic) { c.CleanupCompact = false })
+	e.puts("a=1")
+	e.roll()
+	o := batch.NewOptions()
+	o.BaseOffset = 1
+	b := batch.NewBuilder(o)
+	b.Append(start.UnixMilli(), []byte("gone"), nil, nil)
+	set, err := batch.DownConvert(nil, b.Build(), 1, nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	add(0, "gone", "")
-	add(1, "a", "123456789012345678901234567890")
+	if _, err := e.log.Append(set, storage.Append{LeaderEpoch: 3}); err != nil {
+		t.Fatal(err)
+	}
+	e.puts("b=1")
+	e.roll()
+	segs := e.log.Segments()
+	// The first segment is clean and young, the second is old.
+	if err := segs[0].SetLastModifiedMs(start.UnixMilli() + 11_000); err != nil {
+		t.Fatal(err)
+	}
+	e.cleaned, e.known = 1, true
+	c := *e.cfg
+	c.CleanupCompact = true
+	e.log.SetConfig(&c)
 	e.clean()
-	e.expect("v1@0[0:gone=null] v1@1[1:a=123456789012345678901234567890]")
-	e.clock.Advance(11 * time.Second)
-	add(2, "b", "123456789012345678901234567890")
-	e.clean()
-	e.clock.Advance(time.Second)
-	add(3, "c", "123456789012345678901234567890")
-	e.clean() // the last clean segment is 11 s younger than the tombstone's
-	e.expect("v1@1[1:a=123456789012345678901234567890] v1@2[2:b=123456789012345678901234567890] v1@3[3:c=123456789012345678901234567890]")
+	e.expect("0-0[0:a=1] 2-2[2:b=1]")
 }
 
 func TestUncleanableLogIsNamedAndPassedOver(t *testing.T) {

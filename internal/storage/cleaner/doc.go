@@ -15,7 +15,8 @@
 //
 //   - the last record of a key, and all that lies above what the offset map has seen
 //   - a tombstone until its delete horizon: the first run that sees it writes now + delete.retention.ms into its batch
-//     (KIP-534); in message sets v0/v1, which have no room for that, until delete.retention.ms after the segment was written
+//     (KIP-534). Message sets v0/v1 become v2 batches, as in Kafka 4; those that the run reads as message sets lose their
+//     tombstones when their segment is delete.retention.ms older than the last clean one
 //   - the marker of a transaction while records of the transaction stay, and until a horizon of its own after that
 //   - nothing of an aborted transaction; its entry in the transaction index stays as long as its marker
 //   - the newest batch of each producer, and the last batch of a run, empty if need be: sequences and offsets go on

@@ -22,8 +22,8 @@ type round struct {
 func (r *round) judge(e batch.Entry, buf *batch.Buffers) (f batch.Filter, whole bool, err error) {
 	b, v2 := e.Batch()
 	if !v2 {
-		// An empty batch cannot be left in this format: the last one stays as it is.
-		return batch.Filter{Keep: r.keepLegacy}, e.LastOffset()+1 == r.upper, nil
+		// No empty batch can be made of a message: the last one keeps its records.
+		return batch.Filter{Keep: r.keepLegacy, HorizonMs: r.horizonMs}, e.LastOffset()+1 == r.upper, nil
 	}
 	var done bool // nothing of its transaction is left, or it was aborted
 	if b.IsControl() {
