@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -458,6 +459,56 @@ func TestCopyGoesWithItsTopic(t *testing.T) {
 	e.replay(topic("a", t1), part(t1, 0, 1, 0, dirA, 1))
 	if l, _ := e.dirs.FutureLog(p); l != nil {
 		t.Fatalf("the copy is left in %s", l.Dir())
+	}
+}
+
+// DeleteRecords may leave a log that starts inside a batch: it can be moved all
+// the same, and the copy rolls as the topic asks.
+func TestMoveOfALogThatStartsInsideABatch(t *testing.T) {
+	e := newEnv(t)
+	e.replay(topic("a", t1), part(t1, 0, 1, 0, dirA, 1))
+	e.replay(topicSetting("a", "segment.bytes", "1048576"))
+	r := e.get(t1, 0)
+	value := strings.Repeat("v", 400_000)
+	for range 3 {
+		b := batch.NewBuilder(batch.NewOptions())
+		for range 2 {
+			b.Append(start.UnixMilli(), nil, []byte(value), nil)
+		}
+		if _, err := r.AppendAsLeader(partition.AppendRequest{Records: b.Build(), Version: 9, Acks: partition.AcksAll}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.DeleteRecords(1); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Move("a", 0, "/b"); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.move(t.Context(), checkpoint.TopicPartition{Topic: "a", Partition: 0}); err != nil {
+		t.Fatal(err)
+	}
+	l := r.Log()
+	if l.Dir() != "/b/a-0" || l.LogStart() != 1 || l.LogEnd() != 6 || l.HighWatermark() != 6 {
+		t.Fatalf("%s holds %d to %d", l.Dir(), l.LogStart(), l.LogEnd())
+	}
+	got, err := r.Read(partition.ReadRequest{Offset: 1, MaxBytes: 1 << 20, MinOne: true, CurrentLeaderEpoch: -1, LastFetchedEpoch: -1})
+	if err != nil || got.Size == 0 {
+		t.Fatalf("%d bytes, %v", got.Size, err)
+	}
+	got.Release()
+	files, err := e.fs.ReadDir("/b/a-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	segments := 0
+	for _, f := range files {
+		if strings.HasSuffix(f.Name(), ".log") {
+			segments++
+		}
+	}
+	if segments != 3 {
+		t.Errorf("%d segments", segments)
 	}
 }
 

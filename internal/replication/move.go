@@ -191,7 +191,11 @@ func copyChunk(from, to *storage.Log, buf *[]byte) (more bool, err error) {
 	if at == end {
 		return false, nil
 	}
-	got, err := from.Read(at, moveChunk, end, true)
+	cfg := from.Config()
+	got, err := from.Read(at, min(moveChunk, int(cfg.SegmentBytes)), end, true)
+	if gone := new(storage.OutOfRangeError); errors.As(err, &gone) && from.LogStart() > at {
+		return true, nil // retention or DeleteRecords was faster
+	}
 	if err != nil {
 		return false, err
 	}
@@ -203,10 +207,30 @@ func copyChunk(from, to *storage.Log, buf *[]byte) (more bool, err error) {
 		}
 	}
 	*buf = b
-	// The present log's batches are believed whatever their epoch; a batch that the read cut off is left for the next time.
-	a, err := to.Append(b, storage.Append{LeaderEpoch: math.MaxInt32, Origin: producer.OriginReplication, TxnVersion: -1})
+	if len(b) > int(cfg.SegmentBytes) { // one batch from the days of larger segments
+		c := *cfg
+		c.SegmentBytes = int32(len(b))
+		cfg = &c
+	}
+	if to.Config() != cfg { // the copy rolls as its topic asks
+		to.SetConfig(cfg)
+	}
+	a, err := appendCopy(to, b)
+	if early := new(storage.UnexpectedOffsetError); errors.As(err, &early) && early.First < at && to.LogStart() == at {
+		// The log starts inside this batch, as it may after DeleteRecords: the copy begins with the whole of it (KAFKA-6975).
+		if err := to.TruncateFullyAndStartAt(early.First); err != nil {
+			return false, err
+		}
+		a, err = appendCopy(to, b)
+	}
 	if err == nil && a.LastOffset < at {
 		err = fmt.Errorf("no whole batch at offset %d of %s", at, from.Dir())
 	}
 	return true, err
+}
+
+// appendCopy appends batches of the present log, which are believed whatever
+// their epoch; one that the read cut off is left for the next time.
+func appendCopy(to *storage.Log, b []byte) (storage.Appended, error) {
+	return to.Append(b, storage.Append{LeaderEpoch: math.MaxInt32, Origin: producer.OriginReplication, TxnVersion: -1})
 }

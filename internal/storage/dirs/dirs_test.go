@@ -547,6 +547,48 @@ func TestLogInTwoDirectories(t *testing.T) {
 	}
 }
 
+// A node that dies between the two renames of a move leaves the log in both
+// directories. Every later start must serve the same one, or what was appended
+// to one of them is not in the other.
+func TestMoveCutBetweenItsRenames(t *testing.T) {
+	for _, c := range []struct {
+		name, inA, inB, want string
+	}{
+		{"the same in both", "123", "123", "/a/foo-0"},
+		{"a tail was lost where it came from", "12", "123", "/b/foo-0"},
+		{"more where it came from", "123", "12", "/a/foo-0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := newNode(t)
+			p := tp("foo", 0)
+			s := n.start()
+			l, d := n.create(p, uuid.UUID{0: 1, 15: 9})
+			copied, _, err := s.Create(p, l.TopicID(), uuid.UUID{0: 2, 15: 9}, true)
+			if err != nil || d.Path != "/a" {
+				t.Fatal(err, d.Path)
+			}
+			n.append(l, strings.Split(c.inA, "")...)
+			n.append(copied, strings.Split(c.inB, "")...)
+			s.Crash()
+			if err := n.disk.Rename(copied.Dir(), "/b/foo-0"); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // and so at the next start
+				s = n.start()
+				got, _ := s.Log(p)
+				if got == nil || got.Dir() != c.want || got.LogEnd() != 3 || len(s.Failures()) != 0 {
+					t.Fatalf("%v, failures %v", got, s.Failures())
+				}
+				s.Crash()
+			}
+			all := strings.Join(append(n.ls("/a"), n.ls("/b")...), " ")
+			if strings.Count(all, "-stray") != 1 {
+				t.Errorf("the other log is not kept: %s", all)
+			}
+		})
+	}
+}
+
 func TestDirectoryFails(t *testing.T) {
 	n := newNode(t)
 	s := n.start()

@@ -1,6 +1,7 @@
 package dirs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"weir/internal/checkpoint"
 	"weir/internal/storage"
+	"weir/internal/uuid"
 )
 
 // Failure is a partition that could not be opened. Its directory is untouched.
@@ -208,19 +210,35 @@ func (l *loading) open(f found) error {
 	return nil
 }
 
-// enter puts a loaded log into the registry. A partition found in two directories is left to the operator, as in Kafka.
+// enter puts a loaded log into the registry. A topic's partition may be found in two directories when the node died
+// between the two renames of Promote: both hold the same then, or after a power cut the log that was moved away lacks a
+// tail. The one that holds more is taken, and the other one is kept as stray, so that later starts do not take that one.
+// Logs of two topics of the same name are left to the operator, as in Kafka.
 func (s *Set) enter(f found, log *storage.Log, d *Dir) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	into := s.current
-	if f.kind == storage.Future {
-		into = s.future
-	}
-	if other, taken := into[f.p]; taken {
+	into := s.slotsLocked(f.kind == storage.Future)
+	e := &entry{log, d}
+	other := into[f.p]
+	switch {
+	case other == nil:
+		into[f.p] = e
+		s.mu.Unlock()
+		return nil
+	case other.log.TopicID() != log.TopicID() || log.TopicID() == uuid.Zero || f.kind == storage.Future:
+		s.mu.Unlock()
 		return fmt.Errorf("a log of it stands in %s too: remove one of the two directories by hand", other.log.Dir())
 	}
-	into[f.p] = &entry{log, d}
-	return nil
+	if more := cmp.Or(cmp.Compare(log.LogEnd(), other.log.LogEnd()), cmp.Compare(other.dir.Path, d.Path)); more > 0 {
+		into[f.p], e, other = e, other, e // e is the one that goes
+	}
+	s.mu.Unlock()
+	s.log.Warn("a partition stands in two directories: the log that holds more is used", "partition", f.p.String(),
+		"dir", other.log.Dir(), "end", other.log.LogEnd(), "other", e.log.Dir(), "other end", e.log.LogEnd())
+	if err := e.log.Rename(storage.Stray, s.o.Rand); err != nil {
+		e.log.Abandon()
+		return fmt.Errorf("keeping the log in %s as stray: %w", e.dir.Path, s.judge(e.dir, err))
+	}
+	return s.retired(f.p, e, storage.Stray)
 }
 
 // keepLocked keeps the checkpoint entries of a partition that failed, so that writing the files does not lose them.
