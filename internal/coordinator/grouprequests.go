@@ -156,9 +156,6 @@ func (g *Groups) List(ctx context.Context, states, types []string) ([]kmsg.ListG
 func (g *Groups) Delete(ctx context.Context, id string) *kerr.Error {
 	ctx, cancel := context.WithTimeout(ctx, g.o.Timeout)
 	defer cancel()
-	if id == "" {
-		return kerr.InvalidGroupID
-	}
 	done := make(chan *kerr.Error, 1)
 	g.rt.Submit(g.Partition(id), "delete", func(m *member, v groupView) (groupResult, error) {
 		return g.decide(m, v, func(s group.Step) group.Result {

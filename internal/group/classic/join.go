@@ -251,8 +251,8 @@ func (g *Group) refuseJoin(s *Step, w *Waiting, id string, err *kerr.Error) {
 // refusedJoin is the answer to a join that failed. Kafka's protocol name is then
 // mostly empty, and in some places null.
 func refusedJoin(id string, err *kerr.Error) *kmsg.JoinGroupResponse {
-	r, none := kmsg.NewPtrJoinGroupResponse(), ""
-	r.Generation, r.MemberID, r.Protocol, r.ErrorCode = -1, id, &none, err.Code
+	r := kmsg.NewPtrJoinGroupResponse()
+	r.Generation, r.MemberID, r.ErrorCode = -1, id, err.Code
 	return r
 }
 
