@@ -30,6 +30,7 @@ import (
 	"weir/internal/network"
 	"weir/internal/quorum"
 	"weir/internal/replication"
+	"weir/internal/storage/cleaner"
 	"weir/internal/storage/dirs"
 	"weir/internal/vfs"
 )
@@ -52,6 +53,7 @@ type Broker struct {
 	logger  *slog.Logger
 	buffers *batch.Pool
 
+	cleaner   *cleaner.Cleaner
 	dirs      *dirs.Set
 	metalog   *metalog.Log
 	quorum    *quorum.Node
@@ -91,6 +93,7 @@ func (b *Broker) start(ctx context.Context) error {
 		return err
 	}
 	b.openReplicas()
+	b.openCleaner()
 	if err := b.openNetwork(); err != nil {
 		return err
 	}
@@ -104,6 +107,7 @@ func (b *Broker) start(ctx context.Context) error {
 	b.parts, run = errgroup.WithContext(run)
 	b.parts.Go(func() error { return b.quorum.Run(run) })
 	b.parts.Go(func() error { return b.replicas.Run(run) })
+	b.parts.Go(func() error { return b.runCleaner(run) })
 	b.parts.Go(func() error { return b.lifecycle.Run(run) })
 	b.parts.Go(func() error { return lifecycle.RegisterController(run, b.controllerRegistration()) })
 	context.AfterFunc(run, func() { close(b.failed) })

@@ -24,6 +24,7 @@ func (b *Broker) openMetrics() error {
 		State: b.state, Topics: b.topics(), Replicas: b.replicaCounts, Controller: b.controllerCounts,
 		Logs: b.logs(), Dirs: b.logDirs(), Requests: b.requestCounts(), Listeners: b.connections(), Network: b.networkCounts,
 	})
+	b.cleanerMetrics(r)
 	var err error
 	b.metrics, err = metrics.Serve(l.String(), r, b.live, b.ready)
 	return err

@@ -31,6 +31,10 @@ log.index.interval.bytes log.index.size.max.bytes log.initial.task.delay.ms
 log.flush.interval.messages log.flush.interval.ms
 log.flush.offset.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms
 log.message.timestamp.type log.message.timestamp.before.max.ms log.message.timestamp.after.max.ms
+log.cleaner.enable log.cleaner.threads log.cleaner.dedupe.buffer.size log.cleaner.io.buffer.load.factor
+log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second log.cleaner.backoff.ms
+log.cleaner.min.cleanable.ratio log.cleaner.delete.retention.ms
+log.cleaner.min.compaction.lag.ms log.cleaner.max.compaction.lag.ms
 log.segment.delete.delay.ms
 message.max.bytes min.insync.replicas
 compression.type compression.gzip.level compression.lz4.level compression.zstd.level
@@ -54,6 +58,7 @@ flush.messages flush.ms file.delete.delay.ms max.message.bytes min.insync.replic
 compression.type compression.gzip.level compression.lz4.level compression.zstd.level
 message.timestamp.type message.timestamp.before.max.ms message.timestamp.after.max.ms
 unclean.leader.election.enable
+min.cleanable.dirty.ratio delete.retention.ms min.compaction.lag.ms max.compaction.lag.ms
 `
 
 // atStartOnly lists the honoured keys that Kafka changes while it runs and Weir reads at start only.

@@ -304,7 +304,6 @@ func (c *compaction) compare(by string) {
 // TestCompactionLikeKafka has both systems clean the same directory, and compares the segments that they leave. Then each
 // goes on with what the other has left.
 func TestCompactionLikeKafka(t *testing.T) {
-	t.Skip("the broker does not run its log cleaner yet")
 	testnode.Oracle(t)
 	t.Parallel()
 	c := newCompaction(t)
