@@ -92,6 +92,7 @@ func (r *Replica) Read(q ReadRequest) (Read, error) {
 	if q.Isolation == ReadCommitted && out.Size > 0 {
 		if out.Aborted, err = log.AbortedTransactions(q.Offset, upTo); err != nil {
 			out.Release()
+			r.report(err)
 			return Read{}, err
 		}
 	}
