@@ -112,6 +112,9 @@ func (c *Core) Due(s Step) Result {
 		return Result{}
 	}
 	if t.Kind == classic.Expiry {
+		if s.State.NumGroups() == 0 {
+			return Result{} // the next group sets it again
+		}
 		c.scheduleExpiry(s.Now)
 		return c.expire(s)
 	}

@@ -2,6 +2,8 @@ package classic
 
 import (
 	"bytes"
+	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -185,6 +187,46 @@ func (g *Group) SubscriptionKnown() bool { return g.subscribed != nil }
 
 // SinceMs is when the group entered its state, -1 when that is not known.
 func (g *Group) SinceMs() int64 { return g.sinceMs }
+
+// Valid checks what Group says of its fields. It is costly, for tests.
+func (g *Group) Valid() error {
+	joining, votes := 0, map[string]int{}
+	for _, m := range g.order {
+		if g.members[m.ID] != m {
+			return fmt.Errorf("member %s stands under another id", m.ID)
+		}
+		if m.join != nil {
+			joining++
+		}
+		if m.InstanceID != nil && g.static[*m.InstanceID] != m.ID {
+			return fmt.Errorf("instance %s of member %s belongs to %q", *m.InstanceID, m.ID, g.static[*m.InstanceID])
+		}
+		for _, p := range m.Protocols {
+			votes[p.Name]++
+		}
+		if g.pending[m.ID] {
+			return fmt.Errorf("member %s is still pending", m.ID)
+		}
+	}
+	for id := range g.unsynced {
+		if g.members[id] == nil {
+			return fmt.Errorf("%s, who is no member, has to sync", id)
+		}
+	}
+	switch {
+	case len(g.members) != len(g.order):
+		return fmt.Errorf("%d members in a list of %d", len(g.members), len(g.order))
+	case joining != g.joining:
+		return fmt.Errorf("%d members are joining, counted as %d", joining, g.joining)
+	case !maps.Equal(votes, g.votes):
+		return fmt.Errorf("votes are %v, counted as %v", votes, g.votes)
+	case (g.state == Empty) != (len(g.order) == 0) && g.state != PreparingRebalance:
+		return fmt.Errorf("%v with %d members", g.state, len(g.order))
+	case len(g.order) > 0 && g.members[g.leaderID()] == nil:
+		return fmt.Errorf("the leader %q is no member", g.leaderID())
+	}
+	return nil
+}
 
 func (g *Group) enter(s *Step, to State) {
 	g.previous, g.state, g.sinceMs = g.state, to, s.nowMs()

@@ -109,3 +109,12 @@ func (h *entries[K]) Pop() any {
 	*h = old[:len(old)-1]
 	return e
 }
+
+// Keys lists what is due sometime, in no order.
+func (q *Queue[K]) Keys() []K {
+	out := make([]K, 0, len(q.order))
+	for _, e := range q.order {
+		out = append(out, e.key)
+	}
+	return out
+}
