@@ -35,6 +35,6 @@ func ending(r *batch.Record) (end, commit bool, err error) {
 	if err != nil {
 		return false, false, err
 	}
-	t, ok := m.(*records.EndTxn)
+	t, ok := m.(records.EndTxn)
 	return ok, ok && t.Commit, nil
 }

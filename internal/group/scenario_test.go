@@ -299,7 +299,9 @@ func (a args) opt(key string) *string {
 
 func (s *sim) id(a args, label string) string { return a.get("id", s.ids[label]) }
 
-func (s *sim) gen(a args, label string) int32 { return int32(a.num("generation", int64(s.gens[label]))) }
+func (s *sim) gen(a args, label string) int32 {
+	return int32(a.num("generation", int64(s.gens[label])))
+}
 
 func (s *sim) command(t *testing.T, d *datadriven.TestData) {
 	a := parse(t, d)
