@@ -421,4 +421,18 @@ func features(s *scene) {
 	for _, r := range res {
 		s.must(r.Err, "group.version")
 	}
+	// The controller has committed it; what the broker tells follows a moment later.
+	client := s.client()
+	s.until("the broker tells the new level", func() error {
+		res, err := kmsg.NewPtrApiVersionsRequest().RequestWith(s.Context(), client)
+		if err != nil {
+			return err
+		}
+		for _, f := range res.FinalizedFeatures {
+			if f.Name == "group.version" && f.MaxVersionLevel == 1 {
+				return nil
+			}
+		}
+		return errors.New("group.version is not 1 yet")
+	})
 }
