@@ -70,7 +70,7 @@ func (h *FindCoordinator) Handle(_ context.Context, c *Call, r kmsg.Request) wir
 	}
 	f := h.find(req.CoordinatorKey, req, c.Conn.Listener())
 	res.NodeID, res.Host, res.Port, res.ErrorCode, res.ErrorMessage = f.NodeID, f.Host, f.Port, f.ErrorCode, f.ErrorMessage
-	if req.Version >= 1 && res.ErrorMessage == nil {
+	if req.Version >= 1 && res.ErrorCode == 0 {
 		none := "NONE" // Kafka's text for no error, which it tells here
 		res.ErrorMessage = &none
 	}
@@ -79,10 +79,15 @@ func (h *FindCoordinator) Handle(_ context.Context, c *Call, r kmsg.Request) wir
 
 func (h *FindCoordinator) find(key string, req *kmsg.FindCoordinatorRequest, listener string) kmsg.FindCoordinatorResponseCoordinator {
 	f := kmsg.NewFindCoordinatorResponseCoordinator()
-	f.Key, f.NodeID, f.Port = key, -1, -1
+	none := ""
+	f.Key, f.NodeID, f.Port, f.ErrorMessage = key, -1, -1, &none
 	fail := func(err *kerr.Error, text string) kmsg.FindCoordinatorResponseCoordinator {
 		f.ErrorCode, f.ErrorMessage = err.Code, &text
 		return f
+	}
+	notAvailable := ""
+	if req.Version < 4 {
+		notAvailable = kerr.CoordinatorNotAvailable.Description // later versions leave it to the code
 	}
 	switch kind := req.CoordinatorType; {
 	case kind == groupCoordinator:
@@ -100,19 +105,19 @@ func (h *FindCoordinator) find(key string, req *kmsg.FindCoordinatorRequest, lis
 	t, ok := img.Topic(h.Topic.Name)
 	if !ok {
 		h.create(img)
-		return fail(kerr.CoordinatorNotAvailable, kerr.CoordinatorNotAvailable.Description)
+		return fail(kerr.CoordinatorNotAvailable, notAvailable)
 	}
 	p, ok := t.Partition(h.Groups.Partition(key))
 	if !ok {
-		return fail(kerr.CoordinatorNotAvailable, kerr.CoordinatorNotAvailable.Description)
+		return fail(kerr.CoordinatorNotAvailable, notAvailable)
 	}
 	b, ok := img.Broker(p.Leader)
 	if !ok || b.Fenced {
-		return fail(kerr.CoordinatorNotAvailable, kerr.CoordinatorNotAvailable.Description)
+		return fail(kerr.CoordinatorNotAvailable, notAvailable)
 	}
 	e, ok := b.Endpoint(listener)
 	if !ok {
-		return fail(kerr.CoordinatorNotAvailable, kerr.CoordinatorNotAvailable.Description)
+		return fail(kerr.CoordinatorNotAvailable, notAvailable)
 	}
 	f.NodeID, f.Host, f.Port = b.ID, e.Host, int32(e.Port)
 	return f

@@ -48,10 +48,7 @@ func (h *OffsetDelete) Handle(ctx context.Context, _ *Call, r kmsg.Request) wire
 			known = append(known, t)
 		}
 	}
-	if len(known) == 0 {
-		return reply(res)
-	}
-	req.Topics = known
+	req.Topics = known // even when there are none: the group has to be one
 	done := h.Groups.DeleteOffsets(ctx, req)
 	if done.ErrorCode != 0 {
 		done.Topics = []kmsg.OffsetDeleteResponseTopic{}
