@@ -28,6 +28,9 @@ type Node struct {
 	Buffers    *batch.Pool
 	Logger     *slog.Logger
 
+	Groups     Groups
+	GroupTopic InternalTopic // how __consumer_offsets is created
+
 	AutoCreateTopics bool  // auto.create.topics.enable
 	FetchMaxBytes    int   // fetch.max.bytes
 	SessionSlots     int   // max.incremental.fetch.session.cache.slots
@@ -59,7 +62,25 @@ func (n *Node) BrokerTable() *Table {
 	for _, k := range []kmsg.Key{kmsg.AlterConfigs, kmsg.IncrementalAlterConfigs} {
 		handlers = append(handlers, &AlterConfigs{Forward: Forward{API: k, Controller: n.Controller}, NodeID: n.NodeID})
 	}
+	handlers = append(handlers, n.groups()...)
 	return n.table(versions, append(handlers, n.administration()...))
+}
+
+// groups is what members of groups use.
+func (n *Node) groups() []Handler {
+	return []Handler{
+		&FindCoordinator{Images: n.Images, Controller: n.Controller, Groups: n.Groups, Topic: n.GroupTopic, Logger: n.Logger},
+		&JoinGroup{n.Groups},
+		&SyncGroup{n.Groups},
+		&Heartbeat{n.Groups},
+		&LeaveGroup{n.Groups},
+		&OffsetCommit{n.Images, n.Groups},
+		&OffsetFetch{n.Images, n.Groups},
+		&OffsetDelete{n.Images, n.Groups},
+		&DescribeGroups{n.Groups},
+		&ListGroups{n.Groups},
+		&DeleteGroups{n.Groups},
+	}
 }
 
 // ControllerTable is what the controller listeners serve.

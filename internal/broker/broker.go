@@ -23,6 +23,7 @@ import (
 	"weir/internal/batch"
 	"weir/internal/clock"
 	"weir/internal/config"
+	"weir/internal/coordinator"
 	"weir/internal/image"
 	"weir/internal/lifecycle"
 	"weir/internal/metalog"
@@ -58,6 +59,7 @@ type Broker struct {
 	metalog   *metalog.Log
 	quorum    *quorum.Node
 	replicas  *replication.Manager
+	groups    *coordinator.Groups
 	lifecycle *lifecycle.Lifecycle
 	clients   *network.Server
 	control   *network.Server
@@ -90,6 +92,9 @@ func (b *Broker) start(ctx context.Context) error {
 		return err
 	}
 	if err := b.openQuorum(); err != nil {
+		return err
+	}
+	if err := b.openGroups(); err != nil {
 		return err
 	}
 	b.openReplicas()
@@ -144,6 +149,7 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 		b.leave(ctx)
 	}
 	errs := []error{b.clients.Shutdown(ctx)}
+	b.groups.Stop()
 	b.cancel()
 	errs = append(errs, b.parts.Wait(), b.control.Shutdown(ctx))
 	if b.metrics != nil {
@@ -189,6 +195,9 @@ func (b *Broker) abandon() error {
 	}
 	if b.metrics != nil {
 		errs = append(errs, b.metrics.Shutdown(ctx))
+	}
+	if b.groups != nil {
+		b.groups.Stop()
 	}
 	if b.metalog != nil {
 		errs = append(errs, b.metalog.Close())

@@ -172,7 +172,7 @@ func (b *Broker) openReplicas() {
 	s := b.o.Static
 	b.replicas = replication.New(replication.Options{
 		NodeID: b.o.Node.NodeID, FS: b.o.FS, Dirs: b.dirs, Clock: b.clock, Logger: b.logger, Buffers: b.buffers, Static: s,
-		Controller: b.quorum, Epoch: func() int64 { return b.lifecycle.Epoch() },
+		Controller: b.quorum, Epoch: func() int64 { return b.lifecycle.Epoch() }, Leaderships: b.groups,
 		MaxLag: ms(s.Long("replica.lag.time.max.ms")),
 		Intervals: replication.Intervals{
 			InitialDelay: ms(s.Long("log.initial.task.delay.ms")), Retention: ms(s.Long("log.retention.check.interval.ms")),
@@ -183,6 +183,7 @@ func (b *Broker) openReplicas() {
 		},
 	})
 	b.quorum.Subscribe(b.replicas)
+	b.quorum.Subscribe(b.groups)
 	b.quorum.Subscribe(dynamic{b, map[string]string{}})
 }
 
@@ -193,7 +194,7 @@ func (b *Broker) openNetwork() error {
 		NodeID: n.NodeID, ClusterID: b.dirs.ClusterID(), Images: b.quorum.Images(), Replicas: b.replicas, Controller: b.quorum,
 		Configs: b.replicas, Quorum: b.quorum, Leader: func() int32 { return b.quorum.Leader().ID }, LogDirs: b.replicas,
 		Epoch: func() int64 { return b.lifecycle.Epoch() }, Supported: b.served(), KRaft: b.kraftVersion, Clock: b.clock, Buffers: b.buffers,
-		Logger:           b.logger,
+		Logger: b.logger, Groups: b.groups, GroupTopic: b.groupTopic(),
 		AutoCreateTopics: s.Bool("auto.create.topics.enable"), FetchMaxBytes: int(s.Int("fetch.max.bytes")),
 		SessionSlots: int(s.Int("max.incremental.fetch.session.cache.slots")), MaxPartitions: s.Int("max.request.partition.size.limit"),
 	}

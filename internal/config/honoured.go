@@ -47,6 +47,10 @@ fetch.max.bytes max.incremental.fetch.session.cache.slots max.request.partition.
 producer.id.expiration.ms producer.id.expiration.check.interval.ms
 replica.lag.time.max.ms replica.high.watermark.checkpoint.interval.ms
 unstable.feature.versions.enable
+group.initial.rebalance.delay.ms group.max.size group.min.session.timeout.ms group.max.session.timeout.ms
+offsets.retention.minutes offsets.retention.check.interval.ms offset.metadata.max.bytes offsets.commit.timeout.ms
+offsets.load.buffer.size offsets.topic.compression.codec offsets.topic.num.partitions
+offsets.topic.replication.factor offsets.topic.segment.bytes
 weir.metrics.listener
 `
 

@@ -21,7 +21,7 @@ func TestPageIsUpToDate(t *testing.T) {
 	if string(have) != string(want) {
 		t.Error("docs/compat.md is not what the comments in internal/api say: run go generate ./internal/lint/compatgen")
 	}
-	for _, part := range []string{"| 0 | [Produce](#produce) | 0–13 | broker |", "| 11 | JoinGroup | 0–9 |", "### Fetch"} {
+	for _, part := range []string{"| 0 | [Produce](#produce) | 0–13 | broker |", "| 11 | [JoinGroup](#joingroup) | 0–9 | broker |", "### Fetch"} {
 		if !strings.Contains(string(want), part) {
 			t.Errorf("the page lacks %q", part)
 		}

@@ -1,0 +1,63 @@
+package broker
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"weir/internal/api"
+	"weir/internal/batch"
+	"weir/internal/coordinator"
+	"weir/internal/group"
+	"weir/internal/group/classic"
+	"weir/internal/image"
+	"weir/internal/rng"
+)
+
+// openGroups makes the group coordinator. It leads what package replication tells it.
+func (b *Broker) openGroups() error {
+	s := b.o.Static
+	codec, err := offsetsCodec(s.Int("offsets.topic.compression.codec"))
+	if err != nil {
+		return err
+	}
+	b.groups = coordinator.NewGroups(coordinator.GroupsOptions{
+		Config: &group.Config{
+			Classic: classic.Config{
+				MaxSize: int(s.Int("group.max.size")), InitialDelay: ms(int64(s.Int("group.initial.rebalance.delay.ms"))),
+			},
+			MinSession: ms(int64(s.Int("group.min.session.timeout.ms"))), MaxSession: ms(int64(s.Int("group.max.session.timeout.ms"))),
+			Retention:  time.Duration(s.Int("offsets.retention.minutes")) * time.Minute,
+			CheckEvery: ms(s.Long("offsets.retention.check.interval.ms")), MaxMetadata: int(s.Int("offset.metadata.max.bytes")),
+		},
+		Partitions: s.Int("offsets.topic.num.partitions"), Timeout: ms(int64(s.Int("offsets.commit.timeout.ms"))),
+		LoadBuffer: int(s.Int("offsets.load.buffer.size")), Compression: codec,
+		Image:   func() *image.Image { return b.quorum.Images().Image() },
+		Buffers: b.buffers, Clock: b.clock, Rand: rng.System(), Logger: b.logger,
+	})
+	return nil
+}
+
+// offsetsCodec reads offsets.topic.compression.codec, which names a codec by its number.
+func offsetsCodec(n int32) (batch.Codec, error) {
+	if c := batch.Codec(n); n >= 0 && n <= int32(batch.Zstd) {
+		return c, nil
+	}
+	return batch.None, fmt.Errorf("offsets.topic.compression.codec=%d: there is no such codec, only 0 (none) to 4 (zstd)", n)
+}
+
+// groupTopic is how __consumer_offsets is created.
+func (b *Broker) groupTopic() api.InternalTopic {
+	s := b.o.Static
+	t := api.InternalTopic{
+		Name: coordinator.OffsetsTopic, Partitions: s.Int("offsets.topic.num.partitions"),
+		Configs: map[string]string{
+			"cleanup.policy": "compact", "compression.type": "producer",
+			"segment.bytes": strconv.Itoa(int(s.Int("offsets.topic.segment.bytes"))),
+		},
+	}
+	if _, set := s.Raw("offsets.topic.replication.factor"); set {
+		t.Replicas = int16(s.Int("offsets.topic.replication.factor"))
+	}
+	return t
+}
