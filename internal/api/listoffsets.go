@@ -183,22 +183,21 @@ func lookup(req *kmsg.ListOffsetsRequest, r *partition.Replica, q *kmsg.ListOffs
 		if _, err := r.Latest(q.CurrentLeaderEpoch, isolation); err != nil {
 			return storage.TimestampOffset{}, false, err
 		}
-		return r.Log().MaxTimestamp()
+		return r.MaxTimestamp()
 	}
 	return r.OffsetForTimestamp(q.Timestamp, q.CurrentLeaderEpoch, isolation)
 }
 
 // oldStyle answers v0: segment starts, newest first.
 func oldStyle(r *partition.Replica, ts int64, n int) ([]int64, error) {
-	log := r.Log()
 	if n < 1 {
 		return []int64{}, nil
 	}
 	switch ts {
 	case tsEarliest:
-		return []int64{log.LogStart()}, nil
+		return []int64{r.Log().LogStart()}, nil
 	case tsLatest:
-		return log.OffsetsBefore(1<<63-1, n)
+		return r.OffsetsBefore(1<<63-1, n)
 	}
-	return log.OffsetsBefore(ts, n)
+	return r.OffsetsBefore(ts, n)
 }

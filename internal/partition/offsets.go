@@ -35,8 +35,39 @@ func (r *Replica) OffsetForTimestamp(ts int64, currentEpoch int32, i Isolation) 
 	if err != nil {
 		return t, false, err
 	}
-	t, ok, err = r.Log().OffsetForTimestamp(ts)
-	return t, ok && err == nil && t.Offset < bound, err
+	t, ok, err = r.lookUp(func(log *storage.Log) (storage.TimestampOffset, bool, error) { return log.OffsetForTimestamp(ts) })
+	return t, ok && t.Offset < bound, err
+}
+
+// MaxTimestamp finds the (first) record with the largest timestamp; false when
+// no record has one.
+func (r *Replica) MaxTimestamp() (storage.TimestampOffset, bool, error) {
+	return r.lookUp((*storage.Log).MaxTimestamp)
+}
+
+func (r *Replica) lookUp(find func(log *storage.Log) (storage.TimestampOffset, bool, error)) (storage.TimestampOffset, bool, error) {
+	type found struct {
+		t  storage.TimestampOffset
+		ok bool
+	}
+	f, err := onLog(r, func(log *storage.Log) (found, error) {
+		t, ok, err := find(log)
+		return found{t, ok}, err
+	})
+	if err != nil {
+		r.report(err)
+		return storage.TimestampOffset{}, false, err
+	}
+	return f.t, f.ok, nil
+}
+
+// OffsetsBefore answers ListOffsets v0, see storage.Log.OffsetsBefore.
+func (r *Replica) OffsetsBefore(ts int64, limit int) ([]int64, error) {
+	out, err := onLog(r, func(log *storage.Log) ([]int64, error) { return log.OffsetsBefore(ts, limit) })
+	if err != nil {
+		r.report(err)
+	}
+	return out, err
 }
 
 // EndOffsetForEpoch answers OffsetForLeaderEpoch (case K20).

@@ -52,17 +52,36 @@ func (r *Replica) CheckEpoch(asked int32) error {
 	return nil
 }
 
+// onLog reads from the present log. One that SwapLog replaces meanwhile is
+// renamed and closed: what fails there is read from the new one.
+func onLog[T any](r *Replica, read func(log *storage.Log) (T, error)) (T, error) {
+	for {
+		log := r.Log()
+		out, err := read(log)
+		if err == nil || r.Log() == log {
+			return out, err
+		}
+	}
+}
+
 // Read reads from the leader's log. Errors: *NotLeaderError, *EpochError,
 // *storage.OutOfRangeError, storage errors.
 func (r *Replica) Read(q ReadRequest) (Read, error) {
 	if err := r.CheckEpoch(q.CurrentLeaderEpoch); err != nil {
 		return Read{}, err
 	}
-	log := r.Log()
+	out, err := onLog(r, func(log *storage.Log) (Read, error) { return r.readLog(log, q) })
+	if err != nil {
+		r.report(err)
+	}
+	return out, err
+}
+
+func (r *Replica) readLog(log *storage.Log, q ReadRequest) (Read, error) {
 	o := log.Offsets()
 	out := Read{HighWatermark: o.HighWatermark, LastStable: o.LastStable, LogStart: o.LogStart, LogEnd: o.LogEnd}
 	if q.LastFetchedEpoch != None {
-		end, diverged, err := r.diverges(q, o)
+		end, diverged, err := r.diverges(log, q, o)
 		if err != nil {
 			return Read{}, err
 		}
@@ -86,13 +105,11 @@ func (r *Replica) Read(q ReadRequest) (Read, error) {
 	}
 	var err error
 	if out.ReadResult, err = log.Read(q.Offset, q.MaxBytes, upTo, q.MinOne); err != nil {
-		r.report(err)
 		return Read{}, err
 	}
 	if q.Isolation == ReadCommitted && out.Size > 0 {
 		if out.Aborted, err = log.AbortedTransactions(q.Offset, upTo); err != nil {
 			out.Release()
-			r.report(err)
 			return Read{}, err
 		}
 	}
@@ -100,8 +117,8 @@ func (r *Replica) Read(q ReadRequest) (Read, error) {
 }
 
 // diverges compares the reader's last epoch with this log.
-func (r *Replica) diverges(q ReadRequest, o storage.Offsets) (storage.EpochEnd, bool, error) {
-	end := r.Log().EndOffsetForEpoch(q.LastFetchedEpoch)
+func (r *Replica) diverges(log *storage.Log, q ReadRequest, o storage.Offsets) (storage.EpochEnd, bool, error) {
+	end := log.EndOffsetForEpoch(q.LastFetchedEpoch)
 	if end.Epoch == None || end.EndOffset < 0 {
 		// Kafka answers OFFSET_OUT_OF_RANGE: the log was truncated below what the reader knows.
 		return end, false, &storage.OutOfRangeError{Name: r.String(), Offset: q.Offset, Start: o.LogStart, End: o.LogEnd}

@@ -243,6 +243,8 @@ func (r *Replica) SwapLog(promote func(old *storage.Log) (*storage.Log, error)) 
 
 // SetConfig takes a topic's changed configuration.
 func (r *Replica) SetConfig(c *config.Topic) {
+	r.role.RLock() // or SwapLog might take the old configuration over
+	defer r.role.RUnlock()
 	r.Log().SetConfig(c)
 	r.mu.Lock()
 	moved := r.mu.leader != nil && r.mu.leader.SetMinISR(c.MinInsyncReplicas)

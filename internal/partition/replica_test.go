@@ -297,19 +297,10 @@ func TestSwapLog(t *testing.T) {
 	e.lead(1, 1)
 	e.produce(t, AcksAll, "a", "b")
 	next := e.openLog(t, "/other", topicConfig())
-	got, err := e.Log().Read(0, 1<<20, 2, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := got.Regions[0].AppendTo(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got.Release()
 	if swapped, err := e.SwapLog(func(*storage.Log) (*storage.Log, error) { return nil, nil }); swapped || err != nil {
 		t.Fatal("swapped for nothing", err)
 	}
-	if _, err := next.Append(raw, storage.Append{LeaderEpoch: math.MaxInt32, Origin: producer.OriginReplication, TxnVersion: -1}); err != nil {
+	if _, err := next.Append(raw(t, e.Log()), storage.Append{LeaderEpoch: math.MaxInt32, Origin: producer.OriginReplication, TxnVersion: -1}); err != nil {
 		t.Fatal(err)
 	}
 	if swapped, err := e.SwapLog(func(*storage.Log) (*storage.Log, error) { return next, nil }); !swapped || err != nil {
@@ -321,6 +312,71 @@ func TestSwapLog(t *testing.T) {
 	if a := e.produce(t, AcksAll, "c"); a.FirstOffset != 2 {
 		t.Fatalf("append after the swap at %d", a.FirstOffset)
 	}
+}
+
+// A reader that still holds the log that was moved away, when its files are gone, is answered from the new one: neither
+// with an error nor by taking the replica offline.
+func TestReadAcrossASwap(t *testing.T) {
+	e := newReplica(t, nil)
+	e.lead(1, 1)
+	e.produce(t, AcksAll, "a", "b")
+	old, next := e.Log(), e.openLog(t, "/other", topicConfig())
+	if _, err := next.Append(raw(t, old), storage.Append{LeaderEpoch: math.MaxInt32, Origin: producer.OriginReplication, TxnVersion: -1}); err != nil {
+		t.Fatal(err)
+	}
+	q := ReadRequest{MaxBytes: 1 << 20, CurrentLeaderEpoch: None, LastFetchedEpoch: 1}
+	calls := 0
+	got, err := onLog(e.Replica, func(log *storage.Log) (Read, error) {
+		if calls++; calls == 1 {
+			if swapped, err := e.SwapLog(func(*storage.Log) (*storage.Log, error) { return next, nil }); !swapped || err != nil {
+				t.Fatal(swapped, err)
+			}
+			if err := old.Delete(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return e.readLog(log, q)
+	})
+	if err != nil || got.Size == 0 || got.HighWatermark != 2 || calls != 2 {
+		t.Fatalf("read %+v, %v, from %d logs", got, err, calls)
+	}
+	got.Release()
+	if len(e.failed) > 0 {
+		t.Fatal(e.failed)
+	}
+	for name, look := range map[string]func() (int64, error){
+		"largest timestamp": func() (int64, error) {
+			o, _, err := e.MaxTimestamp()
+			return o.Offset, err
+		},
+		"offset by time": func() (int64, error) {
+			o, _, err := e.OffsetForTimestamp(1, None, ReadUncommitted)
+			return o.Offset, err
+		},
+		"oldest": func() (int64, error) {
+			o, err := e.OffsetsBefore(math.MaxInt64, 1)
+			return o[0] - 2, err
+		},
+	} {
+		if o, err := look(); o != 0 || err != nil {
+			t.Errorf("%s: offset %d, %v", name, o, err)
+		}
+	}
+}
+
+// raw is what a log holds.
+func raw(t *testing.T, l *storage.Log) []byte {
+	t.Helper()
+	got, err := l.Read(0, 1<<20, l.LogEnd(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer got.Release()
+	b, err := got.Regions[0].AppendTo(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 // counter is a Watcher.

@@ -33,7 +33,7 @@ func (l *Log) BeginCompaction() (*Compaction, error) {
 	}
 	n := len(v.segments) - 1
 	return &Compaction{
-		l: l, dir: l.mu.dir, cuts: l.mu.cuts, segments: v.segments[:n:n], active: v.active().BaseOffset(),
+		l: l, dir: l.Dir(), cuts: l.mu.cuts, segments: v.segments[:n:n], active: v.active().BaseOffset(),
 		offsets: Offsets{LogStart: v.logStart, HighWatermark: v.hw, LastStable: v.lastStable(), LogEnd: v.logEnd, FirstUnstable: v.unstable},
 	}, nil
 }
@@ -61,7 +61,7 @@ func (c *Compaction) checkLocked() error {
 		return fmt.Errorf("%w: %w", ErrCompactionAborted, l.mu.view.gone)
 	case l.mu.cuts != c.cuts:
 		return fmt.Errorf("%w: it was truncated", ErrCompactionAborted)
-	case l.mu.dir != c.dir:
+	case l.Dir() != c.dir:
 		return fmt.Errorf("%w: it was renamed", ErrCompactionAborted)
 	}
 	return nil
@@ -111,16 +111,13 @@ func (c *Compaction) Create(base int64) (*segment.Segment, error) {
 	if err := segment.Remove(c.l.fs, c.dir, base, segment.SuffixCleaned); err != nil {
 		return nil, diskError(c.dir, "compact", err)
 	}
-	s, err := segment.Create(c.l.segmentOptions(c.dir, base, segment.SuffixCleaned))
+	s, err := segment.Create(c.l.segmentOptions(base, segment.SuffixCleaned))
 	return s, diskError(c.dir, "compact", err)
 }
 
 // Discard removes a segment made by Create.
 func (c *Compaction) Discard(s *segment.Segment) error {
 	c.l.files.closed(s)
-	c.l.mu.Lock()
-	s.SetDir(c.l.mu.dir) // in case the log was renamed
-	c.l.mu.Unlock()
 	return diskError(c.dir, "compact", s.Delete())
 }
 

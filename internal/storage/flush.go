@@ -59,6 +59,9 @@ func (l *Log) flushHeld(upTo int64, group bool) error {
 	}
 	if err := l.sync(w); err != nil {
 		l.restoreFlush(w)
+		if gone := l.view.Load().gone; gone != nil {
+			return gone // given up meanwhile, its files with it
+		}
 		return storageError(w.dir, "flush", err)
 	}
 	l.mu.Lock()
@@ -90,7 +93,7 @@ func (l *Log) captureFlush(upTo int64, group bool) (*flushWork, error) {
 	if from >= upTo {
 		return nil, nil
 	}
-	w := &flushWork{dir: l.mu.dir, end: upTo, names: l.mu.unsyncedNames}
+	w := &flushWork{dir: l.Dir(), end: upTo, names: l.mu.unsyncedNames}
 	for _, s := range v.segments[v.floor(from):] {
 		if s.BaseOffset() < upTo {
 			w.segments = append(w.segments, s)

@@ -29,7 +29,7 @@ func (l *Log) AssignTopicID(id uuid.UUID) error {
 		return nil
 	}
 	if !l.mu.topicID.IsZero() && l.mu.topicID != id {
-		return &TopicIDError{Dir: l.mu.dir, Stored: l.mu.topicID.String(), Assigned: id.String()}
+		return &TopicIDError{Dir: l.Dir(), Stored: l.mu.topicID.String(), Assigned: id.String()}
 	}
 	return l.assignTopicIDLocked(id)
 }
@@ -39,7 +39,7 @@ func (l *Log) AssignTopicID(id uuid.UUID) error {
 // the lock holds up nobody.
 func (l *Log) assignTopicIDLocked(id uuid.UUID) error {
 	l.mu.topicID, l.mu.topicIDUnsaved = id, true
-	err := checkpoint.WritePartitionMetadata(l.fs, filepath.Join(l.mu.dir, checkpoint.PartitionFile), checkpoint.PartitionMetadata{TopicID: id})
+	err := checkpoint.WritePartitionMetadata(l.fs, filepath.Join(l.Dir(), checkpoint.PartitionFile), checkpoint.PartitionMetadata{TopicID: id})
 	if err == nil {
 		l.mu.topicIDUnsaved = false
 	}
@@ -69,24 +69,15 @@ func (l *Log) renameLocked(name string) (parent string, err error) {
 	if err := l.mu.view.gone; err != nil && !errors.Is(err, ErrClosed) {
 		return "", err
 	}
-	parent = filepath.Dir(l.mu.dir)
+	parent = filepath.Dir(l.Dir())
 	to := filepath.Join(parent, name)
-	if to == l.mu.dir {
+	if to == l.Dir() {
 		return parent, nil
 	}
-	if err := l.fs.Rename(l.mu.dir, to); err != nil {
+	if err := l.dir.Rename(l.fs, to); err != nil {
 		return "", l.diskLocked(fmt.Sprintf("rename to %s", name), err)
 	}
-	l.mu.dir = to
 	l.mu.producers.SetDir(to)
-	for _, s := range l.mu.view.segments {
-		s.SetDir(to)
-	}
-	for _, d := range l.mu.doomed {
-		for _, s := range d.segments {
-			s.SetDir(to)
-		}
-	}
 	return parent, nil
 }
 
@@ -98,7 +89,7 @@ func (l *Log) Delete() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	err := l.dropLocked()
-	dir := l.mu.dir
+	dir := l.Dir()
 	err = errors.Join(err, l.fs.RemoveAll(dir), l.fs.SyncDir(filepath.Dir(dir)))
 	return l.diskLocked("delete", err)
 }
@@ -158,7 +149,7 @@ func (l *Log) captureAll() *flushWork {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	v := &l.mu.view
-	w := &flushWork{dir: l.mu.dir, end: v.logEnd, names: l.mu.unsyncedNames, snapshots: l.mu.unsyncedSnapshots}
+	w := &flushWork{dir: l.Dir(), end: v.logEnd, names: l.mu.unsyncedNames, snapshots: l.mu.unsyncedSnapshots}
 	for _, s := range v.segments {
 		if s.Dirty() {
 			w.segments = append(w.segments, s)
@@ -202,18 +193,19 @@ func (l *Log) drop() error {
 	return l.dropLocked()
 }
 
-// dropLocked lets go of all files and refuses every later call.
+// dropLocked lets go of all files and refuses every later call. A read under way that would open a file again fails,
+// and finds then that the log is gone.
 func (l *Log) dropLocked() error {
 	v := &l.mu.view
 	var errs []error
 	for _, s := range v.segments {
 		l.files.closed(s)
-		errs = append(errs, s.CloseHandles())
+		errs = append(errs, s.Abandon())
 	}
 	for _, d := range l.mu.doomed {
 		for _, s := range d.segments {
 			l.files.closed(s)
-			errs = append(errs, s.CloseHandles())
+			errs = append(errs, s.Abandon())
 		}
 	}
 	v.gone = ErrClosed

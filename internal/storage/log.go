@@ -21,6 +21,7 @@ import (
 // Log is one replica's log. All methods are safe for concurrent use.
 type Log struct {
 	fs        vfs.FS
+	dir       *segment.Dir // renamed by the holder of flushMu and mu
 	topic     string
 	partition int32
 	name      string // topic-partition
@@ -49,7 +50,6 @@ type Log struct {
 
 	mu struct {
 		sync.Mutex
-		dir     string
 		topicID uuid.UUID
 		// topicIDUnsaved: partition.metadata could not be written yet.
 		topicIDUnsaved bool
@@ -152,11 +152,7 @@ func (l *Log) Topic() string { return l.topic }
 func (l *Log) Partition() int32 { return l.partition }
 
 // Dir is the present directory.
-func (l *Log) Dir() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.mu.dir
-}
+func (l *Log) Dir() string { return l.dir.Path() }
 
 // Offsets returns offsets that belong together. Takes no lock, as do the
 // single ones below.
@@ -280,7 +276,7 @@ func storageError(dir, op string, err error) error {
 	return diskError(dir, op, err)
 }
 
-func (l *Log) diskLocked(op string, err error) error { return storageError(l.mu.dir, op, err) }
+func (l *Log) diskLocked(op string, err error) error { return storageError(l.Dir(), op, err) }
 
 // corruptFile is the name of the file that a segment found damaged.
 func corruptFile(err error) (string, bool) {

@@ -25,7 +25,7 @@ import (
 // A full disk does not keep a log from being opened.
 func Open(o Options) (*Log, error) {
 	l := &Log{
-		fs: o.FS, topic: o.Topic, partition: o.Partition, name: DirName(o.Topic, o.Partition),
+		fs: o.FS, dir: segment.NewDir(o.Dir), topic: o.Topic, partition: o.Partition, name: DirName(o.Topic, o.Partition),
 		clock: o.Clock, rand: o.Rand, logger: o.Logger, buffers: o.Buffers, files: o.Files, lowered: o.Lowered,
 	}
 	if l.logger == nil {
@@ -35,13 +35,12 @@ func Open(o Options) (*Log, error) {
 		l.buffers = segment.NewBuffers()
 	}
 	l.cfg.Store(o.Config)
-	l.mu.dir = o.Dir
 	l.lastFlushMs.Store(l.nowMs())
 	ld := &loader{l: l, o: &o}
 	if err := ld.load(); err != nil {
 		for _, s := range ld.segments {
 			l.files.closed(s)
-			err = errors.Join(err, s.CloseHandles())
+			err = errors.Join(err, s.Abandon())
 		}
 		return nil, diskError(o.Dir, "open", err)
 	}
@@ -150,7 +149,7 @@ func (ld *loader) openSegments() error {
 		switch {
 		case !ok || suffix != "" || ext == segment.ExtSnapshot:
 		case ext == segment.ExtLog:
-			s, err := segment.Open(ld.l.segmentOptions(ld.o.Dir, base, ""))
+			s, err := segment.Open(ld.l.segmentOptions(base, ""))
 			if err != nil {
 				return err
 			}
@@ -222,7 +221,7 @@ func (ld *loader) completeSwap(swaps []string) error {
 		if ext != segment.ExtLog {
 			continue
 		}
-		s, err := segment.Open(ld.l.segmentOptions(ld.o.Dir, base, segment.SuffixSwap))
+		s, err := segment.Open(ld.l.segmentOptions(base, segment.SuffixSwap))
 		if err != nil {
 			return err
 		}
@@ -299,7 +298,7 @@ func (ld *loader) findEnd() (int64, error) {
 			return 0, err
 		}
 	}
-	s, err := l.createSegment(ld.o.Dir, start)
+	s, err := l.createSegment(start)
 	if err != nil {
 		return 0, err
 	}

@@ -11,10 +11,10 @@ import (
 // from (inclusive) to upTo (exclusive), by their markers' order, for a
 // read-committed fetch. Takes no lock.
 func (l *Log) AbortedTransactions(from, upTo int64) ([]AbortedTxn, error) {
-	v := l.view.Load()
-	if v.gone != nil {
-		return nil, v.gone
-	}
+	return onView(l, func(v *view) ([]AbortedTxn, error) { return l.abortedIn(v, from, upTo) })
+}
+
+func (l *Log) abortedIn(v *view, from, upTo int64) ([]AbortedTxn, error) {
 	var out []AbortedTxn
 	for _, seg := range v.segments[v.floor(from):] {
 		txns, complete, err := seg.Aborted(from, upTo)

@@ -15,11 +15,20 @@ import (
 // [log start, log end] *OutOfRangeError. A hole that compaction left is passed
 // over. Read takes no lock.
 func (l *Log) Read(from int64, maxBytes int, upTo int64, minOne bool) (ReadResult, error) {
+	return onView(l, func(v *view) (ReadResult, error) { return l.readView(v, from, maxBytes, upTo, minOne) })
+}
+
+// onView reads from the latest view. Retention, a truncation or the log's end
+// may take away files meanwhile: then there is a newer view, which says how
+// things are now.
+func onView[T any](l *Log, read func(v *view) (T, error)) (T, error) {
 	for {
 		v := l.view.Load()
-		r, err := l.readView(v, from, maxBytes, upTo, minOne)
-		// Retention or a truncation may have taken a segment away meanwhile:
-		// then there is a newer view, which says how things are now.
+		if v.gone != nil {
+			var none T
+			return none, v.gone
+		}
+		r, err := read(v)
 		if err == nil || l.view.Load() == v {
 			return r, err
 		}
@@ -27,9 +36,6 @@ func (l *Log) Read(from int64, maxBytes int, upTo int64, minOne bool) (ReadResul
 }
 
 func (l *Log) readView(v *view, from int64, maxBytes int, upTo int64, minOne bool) (ReadResult, error) {
-	if v.gone != nil {
-		return ReadResult{}, v.gone
-	}
 	if from < v.logStart || from > v.logEnd {
 		return ReadResult{}, &OutOfRangeError{Name: l.name, Offset: from, Start: v.logStart, End: v.logEnd}
 	}

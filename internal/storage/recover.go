@@ -196,7 +196,7 @@ func (l *Log) rebuildProducersLocked(segs []*segment.Segment, logStart, end int6
 				l.snapshotLocked()
 			}
 			if err := l.replay(s, start, end); err != nil {
-				return l.segmentError(l.mu.dir, "load producers", s, start, err)
+				return l.segmentError(l.Dir(), "load producers", s, start, err)
 			}
 		}
 	}

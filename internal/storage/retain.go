@@ -107,7 +107,7 @@ func (l *Log) retainLocked(why string, goes expendable) (int, error) {
 		}
 		ok, err := goes(n)
 		if err != nil {
-			return 0, l.segmentError(l.mu.dir, "retention", v.segments[n], v.segments[n].BaseOffset(), err)
+			return 0, l.segmentError(l.Dir(), "retention", v.segments[n], v.segments[n].BaseOffset(), err)
 		}
 		if !ok {
 			break
@@ -174,7 +174,7 @@ func (l *Log) PendingDeletes() []PendingDelete {
 	defer l.mu.Unlock()
 	out := make([]PendingDelete, len(l.mu.doomed))
 	for i := range l.mu.doomed {
-		out[i] = PendingDelete{Due: l.mu.doomed[i].due, Paths: l.mu.doomed[i].paths(l.mu.dir)}
+		out[i] = PendingDelete{Due: l.mu.doomed[i].due, Paths: l.mu.doomed[i].paths(l.Dir())}
 	}
 	return out
 }
@@ -206,7 +206,7 @@ func (l *Log) takeDue(now time.Time) (dir string, due []doomed) {
 		return true
 	})
 	l.wakeTickLocked()
-	return l.mu.dir, due
+	return l.Dir(), due
 }
 
 func (l *Log) remove(dir string, d *doomed) error {

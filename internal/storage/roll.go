@@ -59,7 +59,7 @@ func (l *Log) rollLocked(base int64) error {
 	if old.BaseOffset() == base && v.activeEnd == 0 {
 		return nil
 	}
-	next, err := l.createSegment(l.mu.dir, base)
+	next, err := l.createSegment(base)
 	if err != nil {
 		return l.diskLocked("roll", err)
 	}
@@ -82,17 +82,17 @@ func (l *Log) rollLocked(base int64) error {
 
 // createSegment makes an empty segment, in place of files that a crash may
 // have left under its name.
-func (l *Log) createSegment(dir string, base int64) (*segment.Segment, error) {
-	if err := segment.Remove(l.fs, dir, base, ""); err != nil {
+func (l *Log) createSegment(base int64) (*segment.Segment, error) {
+	if err := segment.Remove(l.fs, l.Dir(), base, ""); err != nil {
 		return nil, err
 	}
-	return segment.Create(l.segmentOptions(dir, base, ""))
+	return segment.Create(l.segmentOptions(base, ""))
 }
 
-func (l *Log) segmentOptions(dir string, base int64, suffix string) segment.Options {
+func (l *Log) segmentOptions(base int64, suffix string) segment.Options {
 	cfg := l.cfg.Load()
 	return segment.Options{
-		FS: l.fs, Dir: dir, BaseOffset: base, Suffix: suffix,
+		FS: l.fs, Dir: l.dir, BaseOffset: base, Suffix: suffix,
 		IndexIntervalBytes: cfg.IndexIntervalBytes, MaxIndexBytes: cfg.SegmentIndexBytes,
 		CreatedMs: l.nowMs(), Buffers: l.buffers, Opened: l.files.opened,
 	}
@@ -104,7 +104,7 @@ func (l *Log) segmentOptions(dir string, base int64, suffix string) segment.Opti
 func (l *Log) snapshotLocked() {
 	wrote, err := l.mu.producers.Snapshot()
 	if err != nil {
-		l.logger.Warn("cannot write a producer snapshot", "partition", l.name, "dir", l.mu.dir, "err", err)
+		l.logger.Warn("cannot write a producer snapshot", "partition", l.name, "dir", l.Dir(), "err", err)
 		return
 	}
 	if wrote {

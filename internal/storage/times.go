@@ -8,57 +8,69 @@ import (
 // OffsetForTimestamp finds the first record with a timestamp of at least ts
 // (ms); false when there is none. Takes no lock.
 func (l *Log) OffsetForTimestamp(ts int64) (TimestampOffset, bool, error) {
-	v := l.view.Load()
-	if v.gone != nil {
-		return TimestampOffset{}, false, v.gone
-	}
+	found, err := onView(l, func(v *view) (*TimestampOffset, error) { return l.offsetFor(v, ts) })
+	return deref(found), found != nil, err
+}
+
+// offsetFor is OffsetForTimestamp in one view; nil when there is none.
+func (l *Log) offsetFor(v *view, ts int64) (*TimestampOffset, error) {
 	for _, seg := range v.segments {
 		largest, err := l.largestTimestamp(seg)
 		if err != nil {
-			return TimestampOffset{}, false, err
+			return nil, err
 		}
 		if largest >= ts {
 			return l.findTimestamp(v, seg, ts, v.logStart)
 		}
 	}
-	return TimestampOffset{}, false, nil
+	return nil, nil
+}
+
+func deref(t *TimestampOffset) TimestampOffset {
+	if t == nil {
+		return TimestampOffset{}
+	}
+	return *t
 }
 
 // MaxTimestamp finds the (first) record with the largest timestamp; false when
 // no record has one. As in Kafka it may lie below the log start, in a segment
 // that DeleteRecords has cut in two. Takes no lock.
 func (l *Log) MaxTimestamp() (TimestampOffset, bool, error) {
-	v := l.view.Load()
-	if v.gone != nil {
-		return TimestampOffset{}, false, v.gone
-	}
+	found, err := onView(l, l.maxTimestamp)
+	return deref(found), found != nil, err
+}
+
+// maxTimestamp is MaxTimestamp in one view; nil when there is none.
+func (l *Log) maxTimestamp(v *view) (*TimestampOffset, error) {
 	var best *segment.Segment
 	largest := batch.NoTimestamp
 	for _, seg := range v.segments {
 		t, err := seg.LargestTimestamp()
 		if err != nil {
-			return TimestampOffset{}, false, l.readError(seg, seg.BaseOffset(), err)
+			return nil, l.readError(seg, seg.BaseOffset(), err)
 		}
 		if t.Timestamp > largest {
 			best, largest = seg, t.Timestamp
 		}
 	}
 	if best == nil {
-		return TimestampOffset{}, false, nil
+		return nil, nil
 	}
 	return l.findTimestamp(v, best, largest, best.BaseOffset())
 }
 
-// findTimestamp looks in one segment, from an offset on, as Kafka does.
-func (l *Log) findTimestamp(v *view, seg *segment.Segment, ts, from int64) (TimestampOffset, bool, error) {
+// findTimestamp looks in one segment, from an offset on, as Kafka does; nil when
+// nothing is found there.
+func (l *Log) findTimestamp(v *view, seg *segment.Segment, ts, from int64) (*TimestampOffset, error) {
 	f, found, err := seg.FindTimestamp(ts, from, nil)
 	if err != nil {
-		return TimestampOffset{}, false, l.readError(seg, seg.BaseOffset(), err)
+		return nil, l.readError(seg, seg.BaseOffset(), err)
 	}
 	if !found || f.Offset >= v.logEnd {
-		return TimestampOffset{}, false, nil
+		return nil, nil
 	}
-	return TimestampOffset{Timestamp: f.Timestamp, Offset: f.Offset, LeaderEpoch: f.LeaderEpoch}, true, nil
+	return &TimestampOffset{Timestamp: f.Timestamp, Offset: f.Offset, LeaderEpoch: f.LeaderEpoch}, nil
 }
 
 // largestTimestamp is the largest timestamp in a segment or, when its records
@@ -84,10 +96,10 @@ const (
 // first, at which segments last changed before ts (ms) start; -1 starts at the
 // log end and -2 at the log start.
 func (l *Log) OffsetsBefore(ts int64, limit int) ([]int64, error) {
-	v := l.view.Load()
-	if v.gone != nil {
-		return nil, v.gone
-	}
+	return onView(l, func(v *view) ([]int64, error) { return l.offsetsBefore(v, ts, limit) })
+}
+
+func (l *Log) offsetsBefore(v *view, ts int64, limit int) ([]int64, error) {
 	offsets := make([]int64, 0, len(v.segments)+1)
 	start := -1
 	for i, seg := range v.segments {

@@ -66,7 +66,7 @@ func (l *Log) cutLocked(truncate func() (bool, error)) (*segment.Segment, string
 	if err != nil {
 		err = l.failLocked("truncate", err)
 	}
-	return l.mu.view.active(), l.mu.dir, done, err
+	return l.mu.view.active(), l.Dir(), done, err
 }
 
 // failLocked makes the log unusable: what is in memory and what is on disk may
@@ -120,7 +120,7 @@ func (l *Log) restartLocked(at int64) error {
 	if err := l.doomLocked(removed, noSnapshot); err != nil {
 		return err
 	}
-	fresh, err := l.createSegment(l.mu.dir, at)
+	fresh, err := l.createSegment(at)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 func benchOptions(b *testing.B) Options {
-	return Options{FS: vfs.OS(), Dir: b.TempDir(), IndexIntervalBytes: 4096, MaxIndexBytes: 10 << 20, Buffers: NewBuffers()}
+	return Options{FS: vfs.OS(), Dir: NewDir(b.TempDir()), IndexIntervalBytes: 4096, MaxIndexBytes: 10 << 20, Buffers: NewBuffers()}
 }
 
 // sized builds a batch of about so many bytes.

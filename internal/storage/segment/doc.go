@@ -20,8 +20,8 @@
 //
 // # Who may call what
 //
-// One goroutine at a time changes a segment (Append, AppendAborted, TruncateTo, Recover, Deactivate, Rename, SetDir,
-// Delete, Close): the owner's append lock sees to that. Everything else may run at any time in any goroutine. Readers
+// One goroutine at a time changes a segment (Append, AppendAborted, TruncateTo, Recover, Deactivate, Rename, Delete,
+// Close, Abandon): the owner's append lock sees to that. Everything else may run at any time in any goroutine. Readers
 // take no lock that Append holds: they load the size and an immutable view of each index. Flush holds the segment's
 // lock only while it hands index entries to the page cache, not while it syncs.
 //
@@ -32,7 +32,8 @@
 //
 // A Segment opens its files when it first needs them. CloseHandles lets go of them and costs nothing but the reopening
 // later; Options.Opened tells the owner that a segment has just opened a file, so that it can keep a limit over all
-// segments. A vfs.Region given by Read keeps its file readable after CloseHandles, Close, Rename and Delete.
+// segments. A vfs.Region given by Read keeps its file readable after CloseHandles, Close, Rename and Delete. The
+// directory may be renamed at any time (Dir.Rename): whoever opens a file just then waits for that.
 //
 // Neither Create nor Rename syncs the directory: the owner calls vfs.FS.SyncDir before it relies on the names.
 //
@@ -43,5 +44,5 @@
 //
 // Files by subject: append.go with the roll conditions; read.go lookups by offset and timestamp; recover.go recovery,
 // truncation and checks; lifecycle.go flush, rename, close, delete; index.go and txnindex.go the index files; handle.go
-// opening and closing; names.go; errors.go.
+// opening and closing; dir.go the directory; names.go; errors.go.
 package segment

@@ -21,25 +21,43 @@ type handle struct {
 	// dirty: written to since the last sync. Kept while the file is closed.
 	dirty atomic.Bool
 
-	// mu is held for opening, closing and renaming. Taken after every other lock of the segment.
+	dir *Dir
+
+	// mu is held for opening, closing and renaming. Taken after every other lock of the segment, and before dir's.
 	mu     sync.Mutex
-	dir    string
 	suffix string
-	path   string // = dir/name+suffix
-	gone   bool   // closed for good
+	gone   bool // closed for good
 }
 
 func (h *handle) init(s *Segment, o Options, ext string) {
 	h.seg = s
 	h.name = Name(o.BaseOffset, ext, "")
 	h.dir, h.suffix = o.Dir, o.Suffix
-	h.path = filepath.Join(o.Dir, h.name+o.Suffix)
 }
 
-func (h *handle) pathNow() string {
+// pathNow is the present path, for messages.
+func (h *handle) pathNow() string { return filepath.Join(h.dir.Path(), h.name+h.suffixNow()) }
+
+// at calls f with the path, which stays right until f returns.
+func (h *handle) at(f func(path string) error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.path
+	return h.atLocked(f)
+}
+
+func (h *handle) atLocked(f func(path string) error) error {
+	h.dir.mu.RLock()
+	defer h.dir.mu.RUnlock()
+	return f(filepath.Join(h.dir.path, h.name+h.suffix))
+}
+
+// stat looks at the file by its name.
+func (h *handle) stat() (info fs.FileInfo, err error) {
+	err = h.at(func(path string) error {
+		info, err = h.seg.fs.Stat(path)
+		return err
+	})
+	return info, err
 }
 
 func (h *handle) suffixNow() string {
@@ -55,13 +73,14 @@ func (h *handle) create() error { return h.openNew(os.O_RDWR | os.O_CREATE | os.
 func (h *handle) createEmpty() error { return h.openNew(os.O_RDWR | os.O_CREATE | os.O_TRUNC) }
 
 func (h *handle) openNew(flag int) error {
-	h.mu.Lock()
-	f, err := h.seg.fs.Open(h.path, flag, 0o644)
-	if err == nil {
-		h.shared.Store(vfs.NewShared(f))
-		h.dirty.Store(true)
-	}
-	h.mu.Unlock()
+	err := h.at(func(path string) error {
+		f, err := h.seg.fs.Open(path, flag, 0o644)
+		if err == nil {
+			h.shared.Store(vfs.NewShared(f))
+			h.dirty.Store(true)
+		}
+		return err
+	})
 	if err == nil && h.seg.opened != nil {
 		h.seg.opened(h.seg)
 	}
@@ -88,14 +107,18 @@ func (h *handle) acquireSlow(create bool) (s *vfs.Shared, opened bool, err error
 	if s := h.shared.Load(); s != nil && s.Acquire() {
 		return s, false, nil
 	}
-	if h.gone {
-		return nil, false, &fs.PathError{Op: "open", Path: h.path, Err: fs.ErrClosed}
-	}
 	flag := os.O_RDWR
 	if create {
 		flag |= os.O_CREATE
 	}
-	f, err := h.seg.fs.Open(h.path, flag, 0o644)
+	var f vfs.File
+	err = h.atLocked(func(path string) error {
+		if h.gone {
+			return &fs.PathError{Op: "open", Path: path, Err: fs.ErrClosed}
+		}
+		f, err = h.seg.fs.Open(path, flag, 0o644)
+		return err
+	})
 	if err != nil {
 		return nil, false, err
 	}
@@ -119,35 +142,34 @@ func (h *handle) closeLocked() error {
 	return nil
 }
 
-// retire closes the file for good and returns its path.
-func (h *handle) retire() (string, error) {
+// retire closes the file for good.
+func (h *handle) retire() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.gone = true
-	return h.path, h.closeLocked()
+	return h.closeLocked()
+}
+
+// remove closes the file for good and deletes it, if it is there.
+func (h *handle) remove() error {
+	return errors.Join(h.retire(), h.at(func(path string) error { return removeIfThere(h.seg.fs, path) }))
 }
 
 // rename gives the file another suffix. With optional a missing file is passed over.
 func (h *handle) rename(suffix string, optional bool) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	to := filepath.Join(h.dir, h.name+suffix)
-	if to == h.path {
+	if suffix == h.suffix {
 		return nil
 	}
-	err := h.seg.fs.Rename(h.path, to)
+	err := h.atLocked(func(path string) error {
+		return h.seg.fs.Rename(path, filepath.Join(filepath.Dir(path), h.name+suffix))
+	})
 	if err != nil && !(optional && errors.Is(err, fs.ErrNotExist)) {
 		return err
 	}
-	h.suffix, h.path = suffix, to
+	h.suffix = suffix
 	return nil
-}
-
-func (h *handle) setDir(dir string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.dir = dir
-	h.path = filepath.Join(dir, h.name+h.suffix)
 }
 
 // writeAt writes to the file and marks it dirty. The number of bytes is only for the error's sake.

@@ -367,7 +367,7 @@ func (x *sparse) reset() error {
 
 // check looks for entries that cannot be right. maxValue bounds the last value of an offset index.
 func (x *sparse) check(deep bool, maxValue int64) error {
-	info, err := x.h.seg.fs.Stat(x.h.pathNow())
+	info, err := x.h.stat()
 	if errors.Is(err, fs.ErrNotExist) {
 		if v := x.view.Load(); v != nil && v.entries(x.kind) == 0 && maxValue == 0 {
 			return nil

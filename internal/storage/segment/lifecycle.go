@@ -66,14 +66,6 @@ func (s *Segment) Rename(suffix string) error {
 	return nil
 }
 
-// SetDir tells the segment that its directory was renamed. A file that is opened between the renaming and this call is
-// not found.
-func (s *Segment) SetDir(dir string) {
-	for _, h := range s.handles() {
-		h.setDir(dir)
-	}
-}
-
 // Close writes what is in memory, as Deactivate does, and closes the files for good. It does not sync: call Flush
 // before. Regions in flight stay readable. Closing again does nothing.
 func (s *Segment) Close() error {
@@ -87,9 +79,21 @@ func (s *Segment) Close() error {
 	if s.mu.torn {
 		err = errors.Join(err, s.log.truncate(s.size.Load()))
 	}
+	return errors.Join(err, s.retire())
+}
+
+// Abandon closes the files for good and writes nothing. Regions in flight stay readable.
+func (s *Segment) Abandon() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.closed = true
+	return s.retire()
+}
+
+func (s *Segment) retire() error {
+	var err error
 	for _, h := range s.handles() {
-		_, cerr := h.retire()
-		err = errors.Join(err, cerr)
+		err = errors.Join(err, h.retire())
 	}
 	return err
 }
@@ -103,8 +107,7 @@ func (s *Segment) Delete() error {
 	// The log file goes last: without it the others are litter, and it without them can be recovered.
 	hs := s.handles()
 	for _, h := range [...]*handle{hs[1], hs[2], hs[3], hs[0]} {
-		path, cerr := h.retire()
-		err = errors.Join(err, cerr, removeIfThere(s.fs, path))
+		err = errors.Join(err, h.remove())
 	}
 	return err
 }

@@ -71,8 +71,7 @@ func TestHandles(t *testing.T) {
 	if got := content(t, s, 0, 1<<40); !bytes.Equal(got, all) {
 		t.Error("a renamed segment reads something else")
 	}
-	must(t, f.Rename(dir, "/moved"))
-	s.SetDir("/moved")
+	must(t, o.Dir.Rename(f, "/moved"))
 	must(t, s.CloseHandles())
 	if got := content(t, s, 0, 1<<40); !bytes.Equal(got, all) {
 		t.Error("a moved segment reads something else")
@@ -111,7 +110,7 @@ func TestRemove(t *testing.T) {
 func TestLastModified(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "x")
 	o := options(vfs.OS(), 0)
-	o.Dir = filepath.Dir(name)
+	o.Dir = NewDir(filepath.Dir(name))
 	s := create(t, o)
 	info, err := os.Stat(s.LogPath())
 	must(t, err)

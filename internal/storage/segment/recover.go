@@ -175,7 +175,7 @@ func (s *Segment) Recover(visit func(Entry) error) (Recovered, error) {
 func (s *Segment) startRecovery() (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	info, err := s.fs.Stat(s.log.pathNow())
+	info, err := s.log.stat()
 	if err != nil {
 		return 0, err
 	}

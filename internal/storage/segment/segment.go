@@ -14,7 +14,7 @@ import (
 // Options says which segment, and where. FS, Dir and BaseOffset are needed.
 type Options struct {
 	FS         vfs.FS
-	Dir        string // the partition's directory
+	Dir        *Dir // the partition's directory, shared by its segments
 	BaseOffset int64
 	// Suffix is put behind every file name: "" or one of the Suffix constants.
 	Suffix string
@@ -93,7 +93,7 @@ func Create(o Options) (*Segment, error) {
 	if err := s.times.create(); err != nil {
 		return fail(err)
 	}
-	if err := removeIfThere(o.FS, s.txns.h.path); err != nil {
+	if err := s.txns.h.at(func(path string) error { return removeIfThere(o.FS, path) }); err != nil {
 		return fail(err)
 	}
 	s.txns.size.Store(0)
@@ -105,7 +105,7 @@ func Create(o Options) (*Segment, error) {
 // beyond 2^31-1, which no segment has, are not seen, and Recover cuts them.
 func Open(o Options) (*Segment, error) {
 	s := newSegment(o)
-	info, err := o.FS.Stat(s.log.path)
+	info, err := s.log.stat()
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (s *Segment) LogPath() string { return s.log.pathNow() }
 
 // LastModifiedMs is the modification time of the log file, by which retention goes when there are no timestamps.
 func (s *Segment) LastModifiedMs() (int64, error) {
-	info, err := s.fs.Stat(s.LogPath())
+	info, err := s.log.stat()
 	if err != nil {
 		return 0, err
 	}
@@ -142,7 +142,7 @@ func (s *Segment) LastModifiedMs() (int64, error) {
 
 // SetLastModifiedMs sets what LastModifiedMs returns: the cleaner's output is as old as what it was made from.
 func (s *Segment) SetLastModifiedMs(ms int64) error {
-	return s.fs.SetModTime(s.LogPath(), time.UnixMilli(ms))
+	return s.log.at(func(path string) error { return s.fs.SetModTime(path, time.UnixMilli(ms)) })
 }
 
 // IndexSizes are the bytes of the entries in both indexes.

@@ -33,7 +33,7 @@ func must(t testing.TB, err error) {
 }
 
 func options(fsys vfs.FS, base int64) Options {
-	return Options{FS: fsys, Dir: dir, BaseOffset: base, IndexIntervalBytes: 100, MaxIndexBytes: 1 << 20, CreatedMs: 1000, Buffers: testBuffers}
+	return Options{FS: fsys, Dir: NewDir(dir), BaseOffset: base, IndexIntervalBytes: 100, MaxIndexBytes: 1 << 20, CreatedMs: 1000, Buffers: testBuffers}
 }
 
 func newFS(t testing.TB) *memfs.FS {

@@ -60,7 +60,7 @@ func (x *txnIndex) load() (int64, error) {
 	if n := x.size.Load(); n >= 0 {
 		return n, nil
 	}
-	info, err := x.h.seg.fs.Stat(x.h.pathNow())
+	info, err := x.h.stat()
 	if errors.Is(err, fs.ErrNotExist) {
 		x.size.Store(0)
 		return 0, nil
@@ -174,7 +174,7 @@ func (x *txnIndex) truncate(offset int64) error {
 
 // reset empties the file, if there is one. Callers hold Segment.mu.
 func (x *txnIndex) reset() error {
-	info, err := x.h.seg.fs.Stat(x.h.pathNow())
+	info, err := x.h.stat()
 	x.last, x.lastKnown = -1, true
 	x.size.Store(0)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
@@ -189,7 +189,7 @@ func (x *txnIndex) reset() error {
 // check looks for entries that cannot be right.
 func (x *txnIndex) check(base int64, deep bool) error {
 	path := x.h.pathNow()
-	info, err := x.h.seg.fs.Stat(path)
+	info, err := x.h.stat()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
