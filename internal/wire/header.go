@@ -74,6 +74,19 @@ func ParseHeaderReusing(frame []byte, last *string) (Header, []byte, error) {
 	return h, body, nil
 }
 
+// ParseResponseHeader splits an answer's frame, given without its size prefix, into correlation id and body; key and
+// version are those of the request. The body aliases the frame.
+func ParseResponseHeader(frame []byte, key, version int16) (correlationID int32, body []byte, err error) {
+	if len(frame) < 4 {
+		return 0, nil, &HeaderError{fmt.Sprintf("%d bytes are too few for an answer", len(frame))}
+	}
+	correlationID, body = int32(binary.BigEndian.Uint32(frame)), frame[4:]
+	if ResponseHeaderFlexible(key, version) {
+		body, err = skipTags(body)
+	}
+	return correlationID, body, err
+}
+
 var errTags = errors.New("cut inside the tagged fields")
 
 // skipTags steps over tagged fields: a count, then tag, size and bytes of each, all numbers as unsigned varints.

@@ -1,0 +1,246 @@
+package peer
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"weir/internal/wire"
+)
+
+// conn is one connection and the requests on it. One goroutine reads the
+// answers; requests are written by their callers, one after another.
+type conn struct {
+	client *Client
+	nc     net.Conn
+	addr   string // ip:port
+
+	// versions is what the peer serves. It is set before others get the connection.
+	versions map[int16]wire.Range
+
+	// turn is held (by taking its element) while a request is written, so that the
+	// order of pending is that of the wire.
+	turn chan struct{}
+	last int32 // correlation id of the last request; under turn
+
+	mu      sync.Mutex
+	pending []*call // written or about to be, the next answer's first
+	err     *Error  // why the connection died
+}
+
+// call is one request that waits for its answer.
+type call struct {
+	id   int32
+	res  kmsg.Response
+	err  error
+	done chan struct{} // closed when res is filled or err is set
+}
+
+func (c *Client) newConn(nc net.Conn, addr string) *conn {
+	n := &conn{client: c, nc: nc, addr: addr, turn: make(chan struct{}, 1)}
+	n.turn <- struct{}{}
+	return n
+}
+
+func (n *conn) died() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.err == nil {
+		return nil
+	}
+	return n.err
+}
+
+// fail ends the connection and everything on it; the first reason stays.
+func (n *conn) fail(k Kind, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.err != nil {
+		return
+	}
+	n.err = n.client.fail(k, n.addr, err)
+	if err := n.nc.Close(); err != nil {
+		n.client.o.Logger.Debug("closing a connection", "address", n.addr, "err", err)
+	}
+	for _, q := range n.pending {
+		q.err = n.err
+		close(q.done)
+	}
+	n.pending = nil
+}
+
+func (n *conn) version(key, wish int16) (int16, error) {
+	v, ok := choose(key, wish, n.versions)
+	if !ok {
+		theirs, served := n.versions[key]
+		why := fmt.Errorf("%s is not served", wire.Name(key))
+		if served {
+			why = fmt.Errorf("%s is served from version %d to %d, wanted is at most %d", wire.Name(key), theirs.Min, theirs.Max, wish)
+		}
+		return 0, n.client.fail(UnsupportedVersion, n.addr, why)
+	}
+	return v, nil
+}
+
+// do sends one request and waits for its answer.
+func (n *conn) do(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
+	own := req.GetVersion()
+	v, err := n.version(req.Key(), own)
+	if err != nil {
+		return nil, err
+	}
+	req.SetVersion(v)
+	frame := n.client.format.AppendRequest(nil, req, 0)
+	q := &call{res: req.ResponseKind(), done: make(chan struct{})}
+	req.SetVersion(own)
+
+	select {
+	case <-n.turn:
+	case <-ctx.Done(): // the connection is whole: nothing of this request was written
+		return nil, n.client.fail(ended(ctx), n.addr, errors.New("while others were sending"))
+	}
+	// From here on the end of ctx is the end of the connection.
+	stop := context.AfterFunc(ctx, func() {
+		n.fail(ended(ctx), fmt.Errorf("no answer to %s v%d in time", wire.Name(req.Key()), v))
+	})
+	defer stop()
+	n.write(q, frame)
+	n.turn <- struct{}{}
+	<-q.done
+	if q.err != nil {
+		return nil, q.err
+	}
+	return q.res, nil
+}
+
+// write puts one request on the wire. What fails, fails q.
+func (n *conn) write(q *call, frame []byte) {
+	n.last++
+	q.id = n.last
+	binary.BigEndian.PutUint32(frame[correlationAt:], uint32(q.id))
+	n.mu.Lock()
+	if n.err != nil {
+		q.err = n.err
+		close(q.done)
+		n.mu.Unlock()
+		return
+	}
+	n.pending = append(n.pending, q)
+	n.mu.Unlock()
+	if _, err := n.nc.Write(frame); err != nil {
+		n.fail(Disconnected, err)
+	}
+}
+
+// correlationAt is the place of the correlation id in a request's frame: after
+// size, key and version.
+const correlationAt = 4 + 2 + 2
+
+// read takes the answers until the connection ends.
+func (n *conn) read() {
+	r := bufio.NewReaderSize(n.nc, readBuffer)
+	for {
+		frame, err := readFrame(r, n.client.o.MaxAnswer)
+		var bad *answerError
+		switch {
+		case errors.As(err, &bad):
+			n.fail(BadAnswer, err)
+			return
+		case err != nil:
+			n.fail(Disconnected, err)
+			return
+		}
+		if err := n.deliver(frame); err != nil {
+			n.fail(BadAnswer, err)
+			return
+		}
+	}
+}
+
+const readBuffer = 4 << 10
+
+// deliver hands an answer to the oldest request.
+func (n *conn) deliver(frame []byte) error {
+	n.mu.Lock()
+	if len(n.pending) == 0 {
+		n.mu.Unlock()
+		return &answerError{"nothing was asked"}
+	}
+	q := n.pending[0]
+	n.mu.Unlock()
+	// Only this goroutine takes from the front, so q stays there while it is decoded.
+	if err := decode(frame, q.id, q.res); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.err == nil { // else fail has closed it
+		n.pending = n.pending[1:]
+		close(q.done)
+	}
+	return nil
+}
+
+// answerError says what is wrong with the bytes of an answer.
+type answerError struct{ reason string }
+
+func (e *answerError) Error() string { return e.reason }
+
+// readFrame reads size and bytes of one answer. The size is checked, and memory
+// is taken as the bytes arrive: a size alone costs nothing.
+func readFrame(r io.Reader, limit int32) ([]byte, error) {
+	var prefix [4]byte
+	if _, err := io.ReadFull(r, prefix[:]); err != nil {
+		return nil, err
+	}
+	size := int32(binary.BigEndian.Uint32(prefix[:]))
+	if size < 4 || size > limit {
+		return nil, &answerError{fmt.Sprintf("an answer of %d bytes; the limit is %d", size, limit)}
+	}
+	frame := make([]byte, min(size, firstPiece))
+	for at := 0; ; {
+		if _, err := io.ReadFull(r, frame[at:]); err != nil {
+			return nil, err
+		}
+		if at = len(frame); at == int(size) {
+			return frame, nil
+		}
+		more := make([]byte, min(int(size), 4*at))
+		copy(more, frame)
+		frame = more
+	}
+}
+
+// firstPiece is how much of a frame is allocated before anything has arrived.
+const firstPiece = 256 << 10
+
+// decode reads an answer into res, whose version is that of the request.
+func decode(frame []byte, id int32, res kmsg.Response) (err error) {
+	got, body, err := wire.ParseResponseHeader(frame, res.Key(), res.GetVersion())
+	if err != nil {
+		return &answerError{err.Error()}
+	}
+	if got != id {
+		return &answerError{fmt.Sprintf("correlation id %d where %d was expected", got, id)}
+	}
+	if res.Key() == int16(kmsg.ApiVersions) && len(body) >= 2 && int16(binary.BigEndian.Uint16(body)) == kerr.UnsupportedVersion.Code {
+		res.SetVersion(0) // KIP-511
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = &answerError{fmt.Sprintf("%s v%d: decoder: %v", wire.Name(res.Key()), res.GetVersion(), p)}
+		}
+	}()
+	if err := res.ReadFrom(body); err != nil {
+		return &answerError{fmt.Sprintf("%s v%d does not decode: %v", wire.Name(res.Key()), res.GetVersion(), err)}
+	}
+	return nil
+}
