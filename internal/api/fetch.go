@@ -34,7 +34,7 @@ import (
 //	v16     addresses of new leaders (KIP-951)
 //	v18     follower's high watermark (KIP-1166)
 //
-// Not implemented: reading from followers (KIP-392); a rack is ignored.
+// Not implemented: choosing a replica near the consumer (KIP-392); a rack is ignored.
 type Fetch struct {
 	Images   Images
 	Replicas Replicas
@@ -63,6 +63,7 @@ type fetching struct {
 	size    int64
 	urgent  bool // an error or a divergence: answer now
 	waited  bool
+	held    map[*fetchPart]error // see early
 	results map[*fetchPart]*wire.FetchPartition
 	order   []*fetchPart
 	leaders map[int32]struct{}
@@ -198,7 +199,11 @@ func (d *fetching) read(p *fetchPart) readOutcome {
 		return readMore
 	}
 	p.missing = 0
+	delete(d.held, p)
 	if err := d.refuse(p); err != nil {
+		if d.early(p, err) {
+			return readEnd
+		}
 		d.fail(p, err)
 		return readMore
 	}
@@ -216,9 +221,12 @@ func (d *fetching) read(p *fetchPart) readOutcome {
 	}
 	got, err := p.replica.Read(partition.ReadRequest{
 		Offset: p.offset, MaxBytes: limit, MinOne: d.size == 0, Isolation: d.isolation(),
-		CurrentLeaderEpoch: p.leaderEpoch, LastFetchedEpoch: p.epochFor,
+		CurrentLeaderEpoch: p.leaderEpoch, LastFetchedEpoch: p.epochFor, AnyReplica: d.follower < 0 && d.req.Version >= 11,
 	})
 	if err != nil {
+		if d.early(p, err) {
+			return readEnd
+		}
 		d.fail(p, err)
 		return readMore
 	}
@@ -251,6 +259,9 @@ func (d *fetching) refuse(p *fetchPart) error {
 
 // refuseFollower refuses a broker that is no follower of the partition.
 func (d *fetching) refuseFollower(p *fetchPart) error {
+	if err := p.replica.CheckEpoch(p.leaderEpoch); err != nil {
+		return err
+	}
 	s := p.replica.Status()
 	if t, ok := d.img.TopicByID(p.topicID); ok && s.Leading && d.follower != s.Leader {
 		if q, ok := t.Partition(p.key.partition); ok && slices.Contains(q.Replicas, d.follower) {
@@ -258,6 +269,22 @@ func (d *fetching) refuseFollower(p *fetchPart) error {
 		}
 	}
 	return &partition.NotLeaderError{Topic: p.topic, Partition: p.key.partition, Leader: s.Leader, LeaderEpoch: s.LeaderEpoch}
+}
+
+// early tells that a follower has heard of a leader epoch before this broker has,
+// which happens whenever a leader changes: the fetch is held until the metadata
+// has come here too, rather than refused (availability C3(f)). In a session the
+// partition stays on watch; a full answer needs a row for it in the end.
+func (d *fetching) early(p *fetchPart, err error) bool {
+	var epoch *partition.EpochError
+	if d.follower < 0 || !errors.As(err, &epoch) || epoch.Fenced() {
+		return false
+	}
+	if d.held == nil {
+		d.held = map[*fetchPart]error{}
+	}
+	d.held[p] = err
+	return true
 }
 
 func (d *fetching) isolation() partition.Isolation {
@@ -423,6 +450,11 @@ func downConvert(dst, raw []byte, magic int8, from int64, buf *batch.Buffers) ([
 // they were read, then the others. Neighbours of one topic share an entry. An
 // incremental answer leaves out partitions without news (K14).
 func (d *fetching) answer() wire.Response {
+	if d.full {
+		for p, err := range d.held {
+			d.fail(p, err)
+		}
+	}
 	r := &wire.FetchResponse{Version: d.req.Version, SessionID: d.s.id}
 	if d.full && d.req.Version >= 7 && d.req.SessionEpoch == sessionEpochNew {
 		r.SessionID = d.f.Sessions.keep(d.s, d.follower >= 0)

@@ -64,6 +64,7 @@ type Broker struct {
 	clients   *network.Server
 	control   *network.Server
 	metrics   *metrics.Server
+	peers     peers
 
 	cancel context.CancelFunc
 	parts  *errgroup.Group

@@ -173,7 +173,7 @@ func (b *Broker) openReplicas() {
 	b.replicas = replication.New(replication.Options{
 		NodeID: b.o.Node.NodeID, FS: b.o.FS, Dirs: b.dirs, Clock: b.clock, Logger: b.logger, Buffers: b.buffers, Static: s,
 		Controller: b.quorum, Epoch: func() int64 { return b.lifecycle.Epoch() }, Leaderships: b.groups,
-		MaxLag: ms(s.Long("replica.lag.time.max.ms")),
+		Connect: b.connect, Fetch: fetchSettings(s), MaxLag: ms(s.Long("replica.lag.time.max.ms")),
 		Intervals: replication.Intervals{
 			InitialDelay: ms(s.Long("log.initial.task.delay.ms")), Retention: ms(s.Long("log.retention.check.interval.ms")),
 			HighWatermarks: ms(s.Long("replica.high.watermark.checkpoint.interval.ms")),
@@ -185,6 +185,15 @@ func (b *Broker) openReplicas() {
 	b.quorum.Subscribe(b.replicas)
 	b.quorum.Subscribe(b.groups)
 	b.quorum.Subscribe(dynamic{b, map[string]string{}})
+}
+
+// fetchSettings are those of followers.
+func fetchSettings(s *config.Static) replication.FetchSettings {
+	return replication.FetchSettings{
+		Fetchers: int(s.Int("num.replica.fetchers")), MaxWait: ms(int64(s.Int("replica.fetch.wait.max.ms"))),
+		MinBytes: s.Int("replica.fetch.min.bytes"), MaxBytes: s.Int("replica.fetch.response.max.bytes"), PartitionMax: s.Int("replica.fetch.max.bytes"),
+		Backoff: ms(int64(s.Int("replica.fetch.backoff.ms"))), Timeout: ms(int64(s.Int("replica.socket.timeout.ms"))),
+	}
 }
 
 // openNetwork binds the listeners. Those of controllers accept at once.

@@ -46,6 +46,8 @@ max.connection.creation.rate connections.max.idle.ms cordoned.log.dirs
 fetch.max.bytes max.incremental.fetch.session.cache.slots max.request.partition.size.limit
 producer.id.expiration.ms producer.id.expiration.check.interval.ms
 replica.lag.time.max.ms replica.high.watermark.checkpoint.interval.ms
+replica.fetch.wait.max.ms replica.fetch.min.bytes replica.fetch.max.bytes replica.fetch.response.max.bytes
+replica.fetch.backoff.ms replica.socket.timeout.ms num.replica.fetchers
 unstable.feature.versions.enable
 group.initial.rebalance.delay.ms group.max.size group.min.session.timeout.ms group.max.session.timeout.ms
 offsets.retention.minutes offsets.retention.check.interval.ms offset.metadata.max.bytes offsets.commit.timeout.ms
@@ -67,7 +69,7 @@ min.cleanable.dirty.ratio delete.retention.ms min.compaction.lag.ms max.compacti
 
 // atStartOnly lists the honoured keys that Kafka changes while it runs and Weir reads at start only.
 const atStartOnly = `
-listeners listener.security.protocol.map num.recovery.threads.per.data.dir
+listeners listener.security.protocol.map num.recovery.threads.per.data.dir num.replica.fetchers
 `
 
 // NotTaken says why a change of a broker key takes no effect while the node runs; "" when it does, or when the key
@@ -112,7 +114,6 @@ func noEffectKeys() map[string]string {
 		"num.network.threads":                  threads,
 		"num.io.threads":                       threads,
 		"background.threads":                   threads,
-		"num.replica.fetchers":                 threads,
 		"num.replica.alter.log.dirs.threads":   threads,
 		"group.coordinator.threads":            threads,
 		"group.coordinator.background.threads": threads,

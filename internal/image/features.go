@@ -124,3 +124,23 @@ func (f Features) PartitionVersion() int16 {
 	}
 	return 0
 }
+
+// FetchVersion is the version of Fetch by which followers replicate.
+func (f Features) FetchVersion() int16 {
+	for _, v := range []struct{ level, version int16 }{{27, 18}, {21, 17}, {19, 16}, {10, 15}, {9, 14}} {
+		if f.atLeast(v.level) {
+			return v.version
+		}
+	}
+	return 13
+}
+
+// ListOffsetsVersion is the version of ListOffsets that brokers use among themselves.
+func (f Features) ListOffsetsVersion() int16 {
+	for _, v := range []struct{ level, version int16 }{{29, 11}, {25, 10}, {21, 9}, {9, 8}} {
+		if f.atLeast(v.level) {
+			return v.version
+		}
+	}
+	return 7
+}

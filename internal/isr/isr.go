@@ -191,9 +191,18 @@ func (l *Leader) SetMinISR(n int32) (moved bool) {
 }
 
 // Appended notes the leader's own log after an append, and tells whether the
-// high watermark moved.
-func (l *Leader) Appended(logEnd int64) (moved bool) {
+// high watermark moved. Followers that had everything until now were caught up
+// until now: an idle partition is not mentioned in fetches, so the last fetch
+// says nothing about it.
+func (l *Leader) Appended(logEnd int64, now time.Time) (moved bool) {
 	invariant.Check(logEnd >= l.logEnd, "log end went back from %d to %d", l.logEnd, logEnd)
+	if logEnd > l.logEnd {
+		for _, p := range l.followers {
+			if p.end >= l.logEnd {
+				p.caughtUp = later(p.caughtUp, now)
+			}
+		}
+	}
 	l.logEnd = logEnd
 	return l.advance()
 }
@@ -322,12 +331,23 @@ func (l *Leader) outOfSync(id int32, now time.Time, maxLag time.Duration) bool {
 // committed record can be missing; and the very incarnation that fetched is the
 // one registered, unfenced and staying.
 func (l *Leader) mayJoin(id int32, brokers Brokers) bool {
-	p := l.followers[id]
-	if p == nil || p.end < l.highWatermark || p.end < l.epochStart {
+	if !l.reached(id) {
 		return false
 	}
 	b, ok := brokers(id)
-	return ok && !b.Fenced && !b.ShuttingDown && (p.epoch < 0 || p.epoch == b.Epoch)
+	epoch := l.followers[id].epoch
+	return ok && !b.Fenced && !b.ShuttingDown && (epoch < 0 || epoch == b.Epoch)
+}
+
+func (l *Leader) reached(id int32) bool {
+	p := l.followers[id]
+	return p != nil && p.end >= l.highWatermark && p.end >= l.epochStart
+}
+
+// Wants tells whether a follower outside the ISR has come far enough to join it,
+// so that Propose should be called soon.
+func (l *Leader) Wants(follower int32) bool {
+	return l.pending == nil && !slices.Contains(l.a.ISR, follower) && l.reached(follower)
 }
 
 // Committed takes a state committed by the controller, from the answer to a

@@ -13,7 +13,7 @@ import (
 // TestScenarios runs testdata/*.txt. Commands (times are in ms since the start):
 //
 //	leader self=1 replicas=(1,2,3) isr=(1,2,3) end=10 hw=8 min=2 [recovering] [t=0]
-//	append end=12
+//	append end=12 [t=100]
 //	fetch from=2 offset=12 [epoch=7] [t=100]
 //	broker id=2 epoch=7 [fenced] [stopping] [gone]
 //	propose t=100 [lag=1000]
@@ -48,7 +48,7 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 			s.brokers[id] = Broker{Epoch: int64(id) * 100}
 		}
 	case "append":
-		s.l.Appended(a.num("end", 0))
+		s.l.Appended(a.num("end", 0), now)
 	case "fetch":
 		id := int32(a.num("from", 0))
 		if _, ok := s.l.Fetched(Fetch{Follower: id, BrokerEpoch: a.num("epoch", int64(id)*100), Offset: a.num("offset", 0), Now: now}); !ok {

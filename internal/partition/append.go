@@ -152,7 +152,7 @@ func (r *Replica) enough() error {
 // read under mu, so that concurrent appends report it in order.
 func (r *Replica) appended() {
 	r.mu.Lock()
-	if l := r.mu.leader; l != nil && l.Appended(r.Log().LogEnd()) {
+	if l := r.mu.leader; l != nil && l.Appended(r.Log().LogEnd(), r.clock.Now()) {
 		r.publishLocked()
 	}
 	r.mu.Unlock()

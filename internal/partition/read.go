@@ -26,6 +26,9 @@ type ReadRequest struct {
 	// LastFetchedEpoch is the leader epoch of the record before Offset, None for
 	// no check. With it the leader finds logs that have diverged (KIP-595).
 	LastFetchedEpoch int32
+	// AnyReplica lets a follower answer too: a consumer may read what it knows to
+	// be committed (KIP-392).
+	AnyReplica bool
 }
 
 // Read is what a read found. The caller releases it.
@@ -41,12 +44,14 @@ type Read struct {
 
 // CheckEpoch compares the epoch a client believes in with the present one, and
 // that this replica leads.
-func (r *Replica) CheckEpoch(asked int32) error {
+func (r *Replica) CheckEpoch(asked int32) error { return r.checkRole(asked, false) }
+
+func (r *Replica) checkRole(asked int32, anyReplica bool) error {
 	s := r.status.Load()
 	if asked != None && asked != s.LeaderEpoch {
 		return &EpochError{Topic: r.topic, Partition: r.id, Asked: asked, Have: s.LeaderEpoch}
 	}
-	if !s.Leading {
+	if !s.Leading && !(anyReplica && s.Leader != None) {
 		return r.notLeader(s)
 	}
 	return nil
@@ -64,10 +69,10 @@ func onLog[T any](r *Replica, read func(log *storage.Log) (T, error)) (T, error)
 	}
 }
 
-// Read reads from the leader's log. Errors: *NotLeaderError, *EpochError,
+// Read reads from the leader's log, or a follower's with AnyReplica. Errors: *NotLeaderError, *EpochError,
 // *storage.OutOfRangeError, storage errors.
 func (r *Replica) Read(q ReadRequest) (Read, error) {
-	if err := r.CheckEpoch(q.CurrentLeaderEpoch); err != nil {
+	if err := r.checkRole(q.CurrentLeaderEpoch, q.AnyReplica); err != nil {
 		return Read{}, err
 	}
 	out, err := onLog(r, func(log *storage.Log) (Read, error) { return r.readLog(log, q) })
@@ -139,9 +144,13 @@ func (r *Replica) Fetched(f isr.Fetch) bool {
 	if moved {
 		r.publishLocked()
 	}
+	wants := ok && l.Wants(f.Follower)
 	r.mu.Unlock()
 	if moved {
 		r.notify()
+	}
+	if wants && r.due != nil {
+		r.due(r)
 	}
 	return ok
 }

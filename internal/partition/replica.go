@@ -2,13 +2,14 @@
 // its disk (package storage) joined with the rules of leadership (package isr).
 //
 // A Replica is a leader, a follower, or neither yet; the cluster image says
-// which, through Lead and Follow. Around that are three walks, a file each:
+// which, through Lead and Follow. Around that are four walks, a file each:
 //
 //   - append.go: a producer's batches are validated and appended by the leader,
 //     and an acks=all producer waits until the high watermark has passed them;
 //   - read.go: consumers read below the high watermark (or the last stable
 //     offset), followers up to the log's end, and each follower's fetch moves
 //     the high watermark;
+//   - follow.go: a follower appends what the leader sent, and truncates to it;
 //   - offsets.go: offsets by time and by leader epoch, and deletion of records.
 //
 // A Replica has no goroutine and no timer. Who waits for something to change
@@ -57,6 +58,8 @@ type Options struct {
 	Buffers *batch.Pool // shared by all replicas
 	// Failed is told of errors of the log's disk or data, with no lock held.
 	Failed func(r *Replica, err error)
+	// Due is told that an ISR change may be due now, with no lock held; nil: nobody.
+	Due func(r *Replica)
 }
 
 // Stats counts what happened to one replica since it was opened.
@@ -66,6 +69,7 @@ type Stats struct {
 	FetchRequests, FailedFetch           atomic.Int64
 	ProduceConversions, FetchConversions atomic.Int64 // batches
 	Recompressed                         atomic.Int64 // batches
+	ReplicationBytesIn                   atomic.Int64 // as a follower
 }
 
 // Replica is one replica. Its methods may be called from any goroutine.
@@ -79,6 +83,7 @@ type Replica struct {
 	buffers *batch.Pool
 	stats   Stats
 	failed  func(*Replica, error)
+	due     func(*Replica)
 
 	role   sync.RWMutex
 	status atomic.Pointer[Status] // written under role and mu, read anywhere
@@ -118,7 +123,7 @@ type Watcher interface {
 func New(o Options) *Replica {
 	r := &Replica{
 		topic: o.Topic, topicID: o.TopicID, id: o.ID, self: o.Self,
-		clock: o.Clock, buffers: o.Buffers, failed: o.Failed,
+		clock: o.Clock, buffers: o.Buffers, failed: o.Failed, due: o.Due,
 	}
 	r.log.Store(o.Log)
 	r.status.Store(&Status{Leader: None, LeaderEpoch: None, PartitionEpoch: None})

@@ -20,9 +20,13 @@ import (
 func (m *Manager) Apply(img *image.Image, d *image.Delta) {
 	m.image.Store(img)
 	m.configure(img, d)
+	defer m.fetchers.apply()
 	if !m.joined {
 		m.join(img)
 		return
+	}
+	if len(d.ChangedBrokers()) > 0 {
+		m.isrs.everyone() // one that was unfenced may join ISRs
 	}
 	for _, t := range d.DeletedTopics() {
 		for p := range t.Partitions() {
@@ -38,7 +42,6 @@ func (m *Manager) Apply(img *image.Image, d *image.Delta) {
 			}
 		}
 	}
-	poke(m.attention)
 }
 
 // join opens every replica that the image gives this broker, once it holds the
@@ -56,7 +59,6 @@ func (m *Manager) join(img *image.Image) {
 			m.place(img, t, id.Partition, part)
 		}
 	}
-	poke(m.attention)
 	poke(m.moves) // copies that an earlier run has begun go on
 }
 
@@ -133,11 +135,14 @@ func (m *Manager) place(img *image.Image, t *image.Topic, id int32, p *image.Par
 	if p.Leader != m.o.NodeID {
 		r.Follow(p.Leader, p.LeaderEpoch, p.PartitionEpoch)
 		m.leadsNot(r)
+		m.fetchers.follow(r, p.Leader, p.LeaderEpoch)
 		return
 	}
+	m.fetchers.stop(r)
 	r.Lead(isr.Assignment{
 		Replicas: p.Replicas, ISR: p.ISR, LeaderEpoch: p.LeaderEpoch, PartitionEpoch: p.PartitionEpoch, Recovering: p.Recovering,
 	}, m.o.Clock.Now())
+	m.isrs.add(r)
 	if m.o.Leaderships != nil {
 		m.o.Leaderships.Leads(r, p.LeaderEpoch)
 	}
@@ -180,7 +185,7 @@ func (m *Manager) open(img *image.Image, t *image.Topic, id int32, p *image.Part
 	}
 	r := partition.New(partition.Options{
 		Topic: t.Name, TopicID: t.ID, ID: id, Self: m.o.NodeID, Log: log,
-		Clock: m.o.Clock, Buffers: m.o.Buffers, Failed: m.report,
+		Clock: m.o.Clock, Buffers: m.o.Buffers, Failed: m.report, Due: m.isrs.add,
 	})
 	m.mu.Lock()
 	m.replicas[k] = &entry{replica: r}
@@ -210,6 +215,7 @@ func (m *Manager) fail(r *partition.Replica, err error) {
 		m.o.Logger.Error("replica is offline", "topic", r.Topic(), "partition", r.ID(), "err", err)
 		r.Retire(e)
 		m.leadsNot(r)
+		m.fetchers.stop(r)
 	}
 }
 
@@ -228,6 +234,7 @@ func (m *Manager) drop(k key, why string) {
 		name.Topic = e.replica.Topic()
 		e.replica.Retire(&NotHostedError{k.topic, k.partition})
 		m.leadsNot(e.replica)
+		m.fetchers.stop(e.replica)
 	} else {
 		name.Topic = e.offline.Topic
 		if log, _ := m.o.Dirs.Log(name); log != nil && log.TopicID() != k.topic {

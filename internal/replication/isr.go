@@ -3,6 +3,7 @@ package replication
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -24,16 +25,58 @@ type proposed struct {
 // it may have been committed.
 const alterTimeout = 5 * time.Second
 
-// runProposals sends the ISR changes that are due until ctx ends: shrinks and
-// expansions, and the end of a recovery after an unclean election.
+// dueSet is the set of replicas whose ISR may be due for a change.
+type dueSet struct {
+	mu   sync.Mutex
+	set  map[*partition.Replica]struct{}
+	all  bool
+	wake chan struct{}
+}
+
+// add puts a replica on the list.
+func (d *dueSet) add(r *partition.Replica) {
+	d.mu.Lock()
+	if d.set == nil {
+		d.set = map[*partition.Replica]struct{}{}
+	}
+	d.set[r] = struct{}{}
+	d.mu.Unlock()
+	poke(d.wake)
+}
+
+// everyone puts all replicas on the list.
+func (d *dueSet) everyone() {
+	d.mu.Lock()
+	d.all = true
+	d.mu.Unlock()
+	poke(d.wake)
+}
+
+func (d *dueSet) take() (set map[*partition.Replica]struct{}, all bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	set, all = d.set, d.all
+	d.set, d.all = nil, false
+	return set, all
+}
+
+// runProposals sends the ISR changes that are due until ctx ends: expansions as
+// soon as a follower has come far enough, shrinks when one lags for too long, and
+// the end of a recovery after an unclean election.
 func (m *Manager) runProposals(ctx context.Context) error {
 	var open []proposed
+	sweep := m.o.Clock.Now()
 	for {
+		now := m.o.Clock.Now()
+		if !now.Before(sweep) {
+			m.isrs.everyone()
+			sweep = now.Add(m.o.MaxLag / 2)
+		}
 		open = append(open, m.due()...)
 		if len(open) > 0 {
 			open = m.alter(ctx, open)
 		}
-		pause := m.o.MaxLag / 2
+		pause := sweep.Sub(m.o.Clock.Now())
 		if len(open) > 0 {
 			pause = retryAlter
 		}
@@ -46,29 +89,36 @@ func (m *Manager) runProposals(ctx context.Context) error {
 // retryAlter is the pause before an AlterPartition without an answer is sent again.
 const retryAlter = 50 * time.Millisecond
 
-// sleep waits for d, or until a replica wants attention; false when ctx ended.
+// sleep waits for d, or until a replica is due; false when ctx ended.
 func (m *Manager) sleep(ctx context.Context, d time.Duration) bool {
 	fired := make(chan struct{})
-	t := m.o.Clock.AfterFunc(d, func() { close(fired) })
+	t := m.o.Clock.AfterFunc(max(d, 0), func() { close(fired) })
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-m.attention:
+	case <-m.isrs.wake:
 	case <-fired:
 	}
 	return true
 }
 
-// due collects the proposals of all replicas that lead.
+// due collects those of the replicas that are due.
 func (m *Manager) due() (out []proposed) {
-	now := m.o.Clock.Now()
+	set, all := m.isrs.take()
 	brokers := m.brokers()
-	m.Each(func(r *partition.Replica) {
-		if p := r.Propose(now, m.o.MaxLag, brokers); p != nil {
+	ask := func(r *partition.Replica) {
+		if p := r.Propose(m.o.Clock.Now(), m.o.MaxLag, brokers); p != nil {
 			out = append(out, proposed{r, p})
 		}
-	})
+	}
+	if all {
+		m.Each(ask)
+		return out
+	}
+	for r := range set {
+		ask(r)
+	}
 	return out
 }
 

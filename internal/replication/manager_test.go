@@ -50,6 +50,7 @@ type env struct {
 	img   *image.Image
 	epoch int64 // of the broker's registration
 	ctl   *fakeController
+	files *storage.FileLimiter // nil: none
 }
 
 // fakeController takes requests and answers what the test says.
@@ -114,7 +115,7 @@ func (e *env) open() {
 	quiet := slog.New(slog.DiscardHandler)
 	e.dirs, err = dirs.Open(dirs.Options{
 		FS: e.fs, LogDirs: []string{"/a", "/b"}, NodeID: self, Clock: e.clock, Rand: rng.New(1), Logger: quiet,
-		Log:     func(checkpoint.TopicPartition) storage.Options { return storage.Options{Config: defaults} },
+		Log:     func(checkpoint.TopicPartition) storage.Options { return storage.Options{Config: defaults, Files: e.files} },
 		Offline: func(d *dirs.Dir, logs []*storage.Log, err error) { e.DirOffline(d, logs, err) },
 	})
 	if err != nil {

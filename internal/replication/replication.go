@@ -3,11 +3,14 @@
 // followers, deleted topics go away, configurations take effect.
 //
 //	image delta ─▶ apply.go ─▶ storage/dirs (create, delete)
-//	                       └─▶ partition.Replica (Lead, Follow, Retire, SetConfig)
-//	clock ───────▶ upkeep.go ─▶ flush, retention, checkpoints, ISR changes
+//	                       ├─▶ partition.Replica (Lead, Follow, Retire, SetConfig)
+//	                       └─▶ fetchers.go: which leader to copy each partition from
+//	leaders ─────▶ fetcher.go ─▶ follower.Core, partition.Replica (append, truncate)
+//	clock ───────▶ upkeep.go ─▶ flush, retention, checkpoints
+//	followers ───▶ isr.go ─▶ ISR changes, to the controller
 //
-// One goroutine applies images, another does the upkeep; requests look replicas
-// up without waiting for either.
+// One goroutine applies images, one copies from each leader, others do the upkeep;
+// requests look replicas up without waiting for any.
 package replication
 
 import (
@@ -71,6 +74,27 @@ type Options struct {
 	Leaderships Leaderships
 	// Epoch is this broker's registered epoch, negative before its registration.
 	Epoch func() int64
+	// Connect makes a connection to the leader with that id, named for logs by who.
+	Connect func(leader int32, who string) Peer
+	Fetch   FetchSettings
+}
+
+// Peer is a connection to another broker; *peer.Client. A request whose ctx ends
+// takes the connection with it.
+type Peer interface {
+	Do(ctx context.Context, req kmsg.Request) (kmsg.Response, error)
+	Close()
+}
+
+// FetchSettings are how followers fetch.
+type FetchSettings struct {
+	Fetchers     int           // num.replica.fetchers: connections to each leader
+	MaxWait      time.Duration // replica.fetch.wait.max.ms
+	MinBytes     int32         // replica.fetch.min.bytes
+	MaxBytes     int32         // replica.fetch.response.max.bytes
+	PartitionMax int32         // replica.fetch.max.bytes
+	Backoff      time.Duration // replica.fetch.backoff.ms: the longest pause after a failure
+	Timeout      time.Duration // replica.socket.timeout.ms
 }
 
 // Intervals are how often the logs are looked after.
@@ -109,10 +133,11 @@ type Manager struct {
 		dirs map[key]uuid.UUID
 	}
 
-	moves     chan struct{} // a copy was begun
-	assigned  chan struct{} // there are directories to tell
-	attention chan struct{} // some ISR may be due for a change
-	image     atomic.Pointer[image.Image]
+	moves    chan struct{} // a copy was begun
+	assigned chan struct{} // there are directories to tell
+	isrs     dueSet        // whose ISR may be due for a change
+	fetchers *fetchers
+	image    atomic.Pointer[image.Image]
 
 	effective atomic.Pointer[config.Effective]
 	fullAt    atomic.Int64 // ms: when a full disk was told of last
@@ -132,7 +157,9 @@ type entry struct {
 
 // New makes a Manager that has seen no image.
 func New(o Options) *Manager {
-	m := &Manager{o: o, replicas: map[key]*entry{}, moves: make(chan struct{}, 1), assigned: make(chan struct{}, 1), attention: make(chan struct{}, 1)}
+	m := &Manager{o: o, replicas: map[key]*entry{}, moves: make(chan struct{}, 1), assigned: make(chan struct{}, 1)}
+	m.isrs.wake = make(chan struct{}, 1)
+	m.fetchers = newFetchers(m)
 	m.image.Store(image.New())
 	m.effective.Store(config.NewEffective(o.Static, nil, nil))
 	return m

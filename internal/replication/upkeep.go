@@ -30,6 +30,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	g.Go(func() error { return m.runDuties(ctx) })
 	g.Go(func() error { return m.runProposals(ctx) })
 	g.Go(func() error { return m.runAssignments(ctx) })
+	g.Go(func() error { return m.fetchers.run(ctx) })
 	return g.Wait()
 }
 

@@ -1,0 +1,49 @@
+package broker
+
+import (
+	"net"
+	"strconv"
+	"sync"
+
+	"weir/internal/peer"
+	"weir/internal/replication"
+)
+
+// peers makes connections to other brokers, and remembers for each where it has
+// answered.
+type peers struct {
+	mu       sync.Mutex
+	answered map[int32]*peer.Answered
+}
+
+// connect makes a connection to the listener that brokers use among themselves.
+// Its address is looked up in the image at each dial.
+func (b *Broker) connect(node int32, who string) replication.Peer {
+	b.peers.mu.Lock()
+	if b.peers.answered == nil {
+		b.peers.answered = map[int32]*peer.Answered{}
+	}
+	seen := b.peers.answered[node]
+	if seen == nil {
+		seen = new(peer.Answered)
+		b.peers.answered[node] = seen
+	}
+	b.peers.mu.Unlock()
+	return peer.New(peer.Options{
+		Node: node, ClientID: who, Answered: seen, Clock: b.clock, Logger: b.logger,
+		Addresses: func() []string { return b.addresses(node) },
+	})
+}
+
+func (b *Broker) addresses(node int32) []string {
+	r, ok := b.quorum.Images().Image().Broker(node)
+	if !ok {
+		return nil
+	}
+	for _, e := range r.Endpoints {
+		if e.Name == b.o.Node.InterBroker {
+			return []string{net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port)))}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,343 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"weir/internal/follower"
+	"weir/internal/partition"
+	"weir/internal/peer"
+	"weir/internal/storage"
+	"weir/internal/uuid"
+)
+
+// A fetcher copies the partitions that one leader leads, one Fetch after another
+// on a connection of its own. When partitions are given to it while the leader
+// holds a fetch that has nothing to say, it gives that fetch up and asks anew: a
+// new leader waits for its followers before it can commit anything.
+type fetcher struct {
+	m    *Manager
+	all  *fetchers
+	key  fetcherKey
+	name string
+	wake chan struct{}
+
+	mu      sync.Mutex
+	changes []change
+	ready   bool   // changes are to be taken up now
+	hurry   func() // gives up the fetch under way; nil: none is
+	hurried time.Time
+
+	// Of the goroutine.
+	core  *follower.Core
+	peer  Peer
+	parts map[follower.Key]*copied
+	quiet bool // the leader's silence was told of
+}
+
+// change gives a partition to a fetcher, or takes it away (replica nil).
+type change struct {
+	key     follower.Key
+	replica *partition.Replica
+	epoch   int32
+}
+
+// copied is a partition that this fetcher copies.
+type copied struct {
+	replica *partition.Replica
+	epoch   int32
+}
+
+// hurryGap is the least time between two fetches given up.
+const hurryGap = 20 * time.Millisecond
+
+// firstBackoff is the pause after a first failure: most end within milliseconds,
+// when the leader has read the same metadata (availability C3(f)).
+const firstBackoff = 10 * time.Millisecond
+
+func (f *fetcher) change(c change) {
+	f.mu.Lock()
+	f.changes = append(f.changes, c)
+	f.mu.Unlock()
+}
+
+// apply lets the goroutine take up the changes.
+func (f *fetcher) apply() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.changes) == 0 {
+		return
+	}
+	f.ready = true
+	poke(f.wake)
+	if f.hurry == nil || !f.gives() {
+		return
+	}
+	now := f.m.o.Clock.Now()
+	if wait := hurryGap - now.Sub(f.hurried); wait > 0 {
+		f.m.o.Clock.AfterFunc(wait, f.apply)
+		return
+	}
+	f.hurried = now
+	f.hurry()
+}
+
+// gives tells whether a partition is given to this fetcher; mu is held.
+func (f *fetcher) gives() bool {
+	for _, c := range f.changes {
+		if c.replica != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// empty tells, to its own goroutine, that it has nothing to do.
+func (f *fetcher) empty() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.changes) == 0 && len(f.parts) == 0
+}
+
+func (f *fetcher) run(ctx context.Context) {
+	s := f.m.o.Fetch
+	f.parts = map[follower.Key]*copied{}
+	f.core = follower.New(follower.Options{
+		Self: f.m.o.NodeID, MaxWaitMs: int32(s.MaxWait.Milliseconds()), MinBytes: s.MinBytes, MaxBytes: s.MaxBytes, PartitionMax: s.PartitionMax,
+		BackoffMs: firstBackoff.Milliseconds(), BackoffMaxMs: s.Backoff.Milliseconds(),
+	})
+	f.peer = f.m.o.Connect(f.key.leader, f.name)
+	defer f.peer.Close()
+	for ctx.Err() == nil {
+		f.takeChanges()
+		if len(f.parts) == 0 && f.all.leave(f) {
+			return
+		}
+		req, at := f.core.Request(f.nowMs(), follower.Version{
+			Fetch: f.m.image.Load().Features().FetchVersion(), BrokerEpoch: f.m.o.Epoch(),
+		})
+		if req == nil {
+			f.wait(ctx, at)
+			continue
+		}
+		res, err := f.ask(ctx, req)
+		if err != nil {
+			f.lost(ctx, err)
+			continue
+		}
+		f.heard()
+		for _, a := range f.core.Response(f.nowMs(), res) {
+			f.core.Done(f.nowMs(), f.do(ctx, a))
+		}
+	}
+}
+
+func (f *fetcher) nowMs() int64 { return f.m.o.Clock.Now().UnixMilli() }
+
+// wait sleeps until something is to be done, at the latest at the given time.
+func (f *fetcher) wait(ctx context.Context, atMs int64) {
+	d := time.Hour
+	if atMs != math.MaxInt64 {
+		d = time.Duration(max(atMs-f.nowMs(), 1)) * time.Millisecond
+	}
+	fired := make(chan struct{})
+	t := f.m.o.Clock.AfterFunc(d, func() { close(fired) })
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-f.wake:
+	case <-fired:
+	}
+}
+
+// takeChanges brings the core up to what the image says. A log is prepared here
+// rather than while images are applied, which must not wait for a disk.
+func (f *fetcher) takeChanges() {
+	f.mu.Lock()
+	var list []change
+	if f.ready {
+		list, f.changes, f.ready = f.changes, nil, false
+	}
+	f.mu.Unlock()
+	for _, c := range list {
+		f.core.Remove(c.key)
+		if c.replica == nil {
+			delete(f.parts, c.key)
+			continue
+		}
+		f.parts[c.key] = &copied{c.replica, c.epoch}
+		at, err := c.replica.StartFollowing(c.epoch)
+		if err != nil { // its role has changed again, or its log has failed: the image or the operator sees to it
+			f.m.o.Logger.Debug("not following", "partition", c.replica.String(), "leader epoch", c.epoch, "err", err)
+			continue
+		}
+		f.core.Add(c.key, follower.Start{LeaderEpoch: c.epoch, Offset: at.Offset, LastEpoch: at.LastEpoch, LogStart: at.LogStart})
+	}
+}
+
+var errHurry = errors.New("partitions were added")
+
+// ask sends a fetch and waits for its answer, or until it is given up.
+func (f *fetcher) ask(ctx context.Context, req *kmsg.FetchRequest) (*kmsg.FetchResponse, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	limit, stop := context.WithTimeout(ctx, f.m.o.Fetch.Timeout)
+	defer stop()
+	f.mu.Lock()
+	if f.ready && f.gives() { // they came after takeChanges
+		f.mu.Unlock()
+		return nil, errHurry
+	}
+	f.hurry = func() { cancel(errHurry) }
+	f.mu.Unlock()
+	res, err := f.peer.Do(limit, req)
+	f.mu.Lock()
+	f.hurry = nil
+	f.mu.Unlock()
+	if err != nil {
+		if context.Cause(ctx) == errHurry {
+			return nil, errHurry
+		}
+		return nil, err
+	}
+	return res.(*kmsg.FetchResponse), nil
+}
+
+// lost notes that a fetch had no answer.
+func (f *fetcher) lost(ctx context.Context, err error) {
+	hurry := err == errHurry
+	f.core.Lost(f.nowMs(), hurry)
+	if hurry || ctx.Err() != nil {
+		return
+	}
+	f.all.see(f.key.leader, peer.IsGone(err))
+	if !f.quiet {
+		f.quiet = true
+		f.m.o.Logger.Info("cannot fetch from a leader, trying on", "leader", f.key.leader, "partitions", len(f.parts), "err", err)
+	}
+}
+
+func (f *fetcher) heard() {
+	if f.quiet {
+		f.quiet = false
+		f.m.o.Logger.Info("fetching from the leader again", "leader", f.key.leader)
+	}
+	f.all.see(f.key.leader, false)
+}
+
+// do carries out one action on a partition's log.
+func (f *fetcher) do(ctx context.Context, a follower.Action) follower.Outcome {
+	p := f.parts[a.Key]
+	out := follower.Outcome{Action: a}
+	if p == nil {
+		out.Stop = true
+		return out
+	}
+	var at partition.Place
+	var lost int64
+	var err error
+	switch a.Kind {
+	case follower.Append:
+		at, err = p.replica.AppendAsFollower(partition.FollowerAppend{
+			Records: a.Records, LeaderEpoch: a.LeaderEpoch, HighWatermark: a.HighWatermark, LogStart: a.LogStart,
+		})
+	case follower.Truncate:
+		at, lost, err = p.replica.TruncateToLeader(a.LeaderEpoch, storage.EpochEnd{Epoch: a.Epoch, EndOffset: a.Offset})
+		f.m.o.Logger.Info("truncated to the leader's log", "partition", p.replica.String(), "leader", f.key.leader, "epoch", a.Epoch, "its end", a.Offset, "to", at.Offset)
+	case follower.Relocate:
+		at, lost, err = f.relocate(ctx, p)
+	}
+	if lost > 0 {
+		f.m.o.Logger.Warn("records that were committed as far as this replica knew are gone: the new leader, elected uncleanly, does not have them",
+			"partition", p.replica.String(), "leader", f.key.leader, "leader epoch", a.LeaderEpoch, "from", at.Offset, "records", lost)
+	}
+	if err != nil {
+		at = p.replica.Place()
+	}
+	out.Offset, out.LastEpoch, out.LogStart = at.Offset, at.LastEpoch, at.LogStart
+	var moved *partition.EpochError
+	var bad *storage.BadBatchError
+	switch {
+	case err == nil:
+	case errors.As(err, &moved), errors.Is(err, storage.ErrClosed):
+		out.Stop = true
+	case errors.As(err, &bad):
+		f.m.o.Logger.Error("the leader sent what is not a record batch, asking again", "partition", p.replica.String(), "leader", f.key.leader, "err", err)
+		out.Failed = true
+	default:
+		f.m.o.Logger.Error("cannot copy a partition, trying again", "partition", p.replica.String(), "leader", f.key.leader, "err", err)
+		out.Failed = true
+	}
+	return out
+}
+
+// relocate finds a place within the leader's log when ours is outside of it
+// (AbstractFetcherThread.fetchOffsetAndTruncate): where the leader's log ends, if
+// that is before ours, as after an unclean election; else where it begins, if all
+// that would come next here is gone there.
+func (f *fetcher) relocate(ctx context.Context, p *copied) (at partition.Place, lost int64, err error) {
+	end, err := f.offset(ctx, p, -1)
+	if err != nil {
+		return at, 0, err
+	}
+	ours := p.replica.Log().LogEnd()
+	if end < ours {
+		f.m.o.Logger.Warn("this replica has more than its leader: truncating", "partition", p.replica.String(), "leader", f.key.leader, "log end", ours, "to", end)
+		return p.replica.TruncateTo(p.epoch, end)
+	}
+	begin, err := f.offset(ctx, p, -2)
+	if err != nil {
+		return at, 0, err
+	}
+	if begin <= ours {
+		return p.replica.TruncateTo(p.epoch, ours) // nothing to cut: fetch on
+	}
+	f.m.o.Logger.Info("the leader's log begins after the end of this replica's: starting anew there", "partition", p.replica.String(), "leader", f.key.leader, "log end", ours, "start", begin)
+	return p.replica.StartAt(p.epoch, begin)
+}
+
+// offset asks the leader for its log's end (-1) or start (-2).
+func (f *fetcher) offset(ctx context.Context, p *copied, which int64) (int64, error) {
+	img := f.m.image.Load()
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.SetVersion(img.Features().ListOffsetsVersion())
+	req.ReplicaID = f.m.o.NodeID
+	t := kmsg.NewListOffsetsRequestTopic()
+	t.Topic = p.replica.Topic()
+	rp := kmsg.NewListOffsetsRequestTopicPartition()
+	rp.Partition, rp.CurrentLeaderEpoch, rp.Timestamp = p.replica.ID(), p.epoch, which
+	t.Partitions = append(t.Partitions, rp)
+	req.Topics = append(req.Topics, t)
+	ctx, cancel := context.WithTimeout(ctx, f.m.o.Fetch.Timeout)
+	defer cancel()
+	r, err := f.peer.Do(ctx, req)
+	if err != nil {
+		return 0, err
+	}
+	res := r.(*kmsg.ListOffsetsResponse)
+	if len(res.Topics) != 1 || len(res.Topics[0].Partitions) != 1 {
+		return 0, errors.New("the leader's answer to ListOffsets names another partition")
+	}
+	got := res.Topics[0].Partitions[0]
+	if err := kerr.ErrorForCode(got.ErrorCode); err != nil {
+		return 0, err
+	}
+	return got.Offset, nil
+}
+
+// Following tells where a replica is copied from, for metrics.
+func (m *Manager) Following(topic uuid.UUID, partition int32) (leader int32, ok bool) {
+	m.fetchers.mu.Lock()
+	defer m.fetchers.mu.Unlock()
+	x := m.fetchers.following[follower.Key{Topic: topic, Partition: partition}]
+	if x == nil {
+		return -1, false
+	}
+	return x.fetcher.key.leader, true
+}

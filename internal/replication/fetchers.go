@@ -1,0 +1,155 @@
+package replication
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"weir/internal/follower"
+	"weir/internal/partition"
+)
+
+// fetchers is who copies which partition from where: one fetcher for each leader
+// and slot (num.replica.fetchers).
+type fetchers struct {
+	m    *Manager
+	life context.Context // ends them all
+	end  context.CancelFunc
+	work sync.WaitGroup
+
+	mu        sync.Mutex
+	closed    bool
+	set       map[fetcherKey]*fetcher
+	following map[follower.Key]*following
+	refused   map[int32]bool // leaders whose process is gone, as far as their fetchers saw
+}
+
+type fetcherKey struct {
+	leader int32
+	slot   int
+}
+
+// following is a partition that is copied.
+type following struct {
+	replica *partition.Replica
+	epoch   int32
+	fetcher *fetcher
+}
+
+func newFetchers(m *Manager) *fetchers {
+	f := &fetchers{m: m, set: map[fetcherKey]*fetcher{}, following: map[follower.Key]*following{}, refused: map[int32]bool{}}
+	f.life, f.end = context.WithCancel(context.Background())
+	return f
+}
+
+func keyOf(r *partition.Replica) follower.Key {
+	return follower.Key{Topic: r.TopicID(), Partition: r.ID()}
+}
+
+// follow lets r be copied from leader in leaderEpoch, from the next apply on.
+func (f *fetchers) follow(r *partition.Replica, leader, leaderEpoch int32) {
+	if leader == partition.None {
+		f.stop(r)
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	k := keyOf(r)
+	old := f.following[k]
+	if f.closed || old != nil && old.replica == r && old.epoch == leaderEpoch {
+		return
+	}
+	to := f.fetcherLocked(fetcherKey{leader, slotOf(k, f.m.o.Fetch.Fetchers)})
+	if old != nil && old.fetcher != to {
+		old.fetcher.change(change{key: k})
+	}
+	f.following[k] = &following{replica: r, epoch: leaderEpoch, fetcher: to}
+	to.change(change{key: k, replica: r, epoch: leaderEpoch})
+}
+
+// slotOf spreads partitions over the connections to one leader.
+func slotOf(k follower.Key, n int) int {
+	h := uint32(k.Partition)
+	for _, b := range k.Topic {
+		h = h*31 + uint32(b)
+	}
+	return int(h % uint32(max(n, 1)))
+}
+
+// stop ends the copying of r soon; what is still appended meanwhile belongs to the
+// leader epoch that r is in.
+func (f *fetchers) stop(r *partition.Replica) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	k := keyOf(r)
+	if old := f.following[k]; old != nil && old.replica == r {
+		delete(f.following, k)
+		old.fetcher.change(change{key: k})
+		old.fetcher.apply()
+	}
+}
+
+// apply lets the fetchers take up what follow and stop have said.
+func (f *fetchers) apply() {
+	f.mu.Lock()
+	list := slices.Collect(maps.Values(f.set))
+	f.mu.Unlock()
+	for _, x := range list {
+		x.apply()
+	}
+}
+
+func (f *fetchers) fetcherLocked(k fetcherKey) *fetcher {
+	if x := f.set[k]; x != nil {
+		return x
+	}
+	x := &fetcher{m: f.m, all: f, key: k, wake: make(chan struct{}, 1)}
+	x.name = fmt.Sprintf("broker-%d-fetcher-%d", f.m.o.NodeID, k.slot)
+	f.set[k] = x
+	f.work.Go(func() { x.run(f.life) })
+	return x
+}
+
+// leave ends x when it has no partition any more and no change waits for it.
+func (f *fetchers) leave(x *fetcher) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !x.empty() {
+		return false
+	}
+	delete(f.set, x.key)
+	delete(f.refused, x.key.leader)
+	return true
+}
+
+// see notes whether a leader's process is there.
+func (f *fetchers) see(leader int32, gone bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if gone {
+		f.refused[leader] = true
+	} else {
+		delete(f.refused, leader)
+	}
+}
+
+// Gone tells whether this node has itself found the process of a leader that it
+// copies from ended, so that clients should not be sent there (availability C3(g)).
+func (m *Manager) Gone(leader int32) bool {
+	m.fetchers.mu.Lock()
+	defer m.fetchers.mu.Unlock()
+	return m.fetchers.refused[leader]
+}
+
+// run waits for ctx, then ends every fetcher.
+func (f *fetchers) run(ctx context.Context) error {
+	<-ctx.Done()
+	f.mu.Lock()
+	f.closed = true
+	f.mu.Unlock()
+	f.end()
+	f.work.Wait()
+	return nil
+}
