@@ -93,7 +93,7 @@ func (h *OffsetFetch) group(ctx context.Context, q *kmsg.OffsetFetchRequestGroup
 	if version >= 10 && q.Topics == nil {
 		g.Topics = h.identified(g.Topics)
 	}
-	g.Topics = append(unknown, g.Topics...)
+	g.Topics = append(g.Topics, unknown...)
 	return g
 }
 
