@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -97,28 +95,4 @@ func report(t *testing.T, name string, value any) {
 	defer measured.mu.Unlock()
 	measured.m[name] = value
 	testnode.WriteResult(t, "clients", time.Since(measured.start), measured.m)
-}
-
-// python is an interpreter that has kafka-python. Its environment is made once and kept in the user's cache folder.
-func python(t *testing.T) string {
-	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Skip("no cache folder for a virtual environment: ", err)
-	}
-	dir := filepath.Join(cache, "weir-tests", "kafka-python-2.0.6")
-	bin := filepath.Join(dir, "bin", "python")
-	if err := exec.CommandContext(t.Context(), bin, "-c", "import kafka").Run(); err == nil {
-		return bin
-	}
-	for _, cmd := range [][]string{
-		{"python3", "-m", "venv", dir},
-		{bin, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "kafka-python==2.0.6", "six"},
-		{bin, "-c", "import kafka"},
-	} {
-		if out, err := exec.CommandContext(t.Context(), cmd[0], cmd[1:]...).CombinedOutput(); err != nil {
-			t.Skipf("kafka-python cannot be had: %v: %v\n%s", cmd, err, out)
-		}
-	}
-	return bin
 }

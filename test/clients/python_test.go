@@ -1,6 +1,7 @@
 package clients
 
 import (
+	"os/exec"
 	"testing"
 
 	"weir/test/testnode"
@@ -39,8 +40,10 @@ sys.stdout.buffer.write(b''.join(v + b'\n' for v in got))
 `
 
 // TestKafkaPython: kafka-python as it is, and told that the broker is 0.8.2.
+var kafkaPython = []string{"kafka-python==2.0.6", "six==1.17.0"}
+
 func TestKafkaPython(t *testing.T) {
-	bin, n := python(t), start(t)
+	bin, n := python(t, kafkaPython...), start(t)
 	in := lines(testnode.Rounds(2_000, 50_000))
 	for _, version := range []string{"0.8.2", "0.9", "0.10.0", "default"} {
 		for _, codec := range []string{"none", "gzip"} {
@@ -48,5 +51,34 @@ func TestKafkaPython(t *testing.T) {
 				same(t, in, client(t, in, bin, "-c", script, n.Addr, "python-"+version+"-"+codec, version, codec))
 			})
 		}
+	}
+}
+
+// TestKafkaPythonGroup: kafka-python told that the broker is 0.10.1, and as it is.
+func TestKafkaPythonGroup(t *testing.T) {
+	group := func(version string) func(t *testing.T, n *testnode.Node) {
+		return func(t *testing.T, n *testnode.Node) {
+			cmd := exec.Command(python(t, kafkaPython...), "testdata/kafka_python.py", version)
+			startProgram(t, n, "python", "python-"+version, cmd).live(life{protocol: "range", extras: true})
+		}
+	}
+	t.Run("0.10.1", func(t *testing.T) { oldClient(t, group("0.10.1")) })
+	if testnode.Full() {
+		t.Run("default", func(t *testing.T) { bothSystems(t, group("default")) })
+	}
+}
+
+// TestConfluentPython: today's librdkafka behind confluent-kafka.
+func TestConfluentPython(t *testing.T) {
+	for _, l := range []life{{protocol: "cooperative-sticky", cooperative: true}, {protocol: "range"}} {
+		t.Run(l.protocol, func(t *testing.T) {
+			if l.protocol == "range" && !testnode.Full() {
+				t.Skip("WEIR_FULL=1 runs the other assignor")
+			}
+			bothSystems(t, func(t *testing.T, n *testnode.Node) {
+				cmd := exec.Command(python(t, "confluent-kafka==2.16.1"), "testdata/confluent.py", "partition.assignment.strategy="+l.protocol)
+				startProgram(t, n, "confluent", "confluent-"+l.protocol, cmd).live(l)
+			})
+		})
 	}
 }

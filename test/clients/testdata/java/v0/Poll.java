@@ -1,0 +1,11 @@
+import org.apache.kafka.clients.consumer.Consumer;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
+
+/** Polls as clients before 2.0 do. */
+final class Poll {
+    static ConsumerRecords<String, String> of(Consumer<String, String> consumer, long ms) {
+        return consumer.poll(ms);
+    }
+
+    private Poll() {}
+}
