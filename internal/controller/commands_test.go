@@ -166,7 +166,9 @@ var commands = map[string]func(e *env, t *testing.T, d *datadriven.TestData){
 		x := res.Response.(*kmsg.AlterConfigsResponse).Resources[0]
 		e.answer(rr.ResourceName, x.ErrorCode, x.ErrorMessage)
 	},
-	"isr": isrCommand,
+	"isr":      isrCommand,
+	"reassign": reassignCommand,
+	"moving":   movingCommand,
 	// elect preferred|unclean [TOPIC-N]: all partitions without one
 	"elect": func(e *env, t *testing.T, d *datadriven.TestData) {
 		a := args{t, d}
