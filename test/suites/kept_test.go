@@ -31,9 +31,10 @@ func parseResults(text string) map[string]outcome {
 	return results
 }
 
-var testLine = regexp.MustCompile(`(?m)^\s*--- (PASS|FAIL|SKIP): (\S+) \(`)
+var testLine = regexp.MustCompile(`(?m)^\x16?\s*--- (PASS|FAIL|SKIP): (\S+) \(`)
 
-// parseVerbose reads the output of a Go test binary that was run with -test.v.
+// parseVerbose reads the output of a Go test binary that was run with -test.v, also with -test.v=test2json, which marks
+// its lines.
 func parseVerbose(text string) map[string]outcome {
 	results := map[string]outcome{}
 	for _, m := range testLine.FindAllStringSubmatch(text, -1) {
@@ -129,8 +130,8 @@ func TestCompare(t *testing.T) {
 	if fmt.Sprint(lost) != "[b c f g]" || fmt.Sprint(gained) != "[d h]" {
 		t.Errorf("lost %v, gained %v", lost, gained)
 	}
-	results = parseVerbose("=== RUN TestA\n--- PASS: TestA (0.1s)\n    --- FAIL: TestB/x (1.00s)\n--- SKIP: TestC (0.00s)\n")
-	if results["TestA"] != passed || results["TestB/x"] != failed || results["TestC"] != skipped || len(results) != 3 {
+	results = parseVerbose("=== RUN TestA\n--- PASS: TestA (0.1s)\n    --- FAIL: TestB/x (1.00s)\n--- SKIP: TestC (0.00s)\n\x16--- PASS: TestD (1.00s)\n")
+	if results["TestA"] != passed || results["TestB/x"] != failed || results["TestC"] != skipped || results["TestD"] != passed || len(results) != 4 {
 		t.Errorf("%v", results)
 	}
 	path := filepath.Join(t.TempDir(), "x.pass")
