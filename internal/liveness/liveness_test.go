@@ -1,0 +1,309 @@
+package liveness
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"weir/internal/clock"
+	"weir/internal/controller"
+	"weir/internal/image"
+	"weir/internal/records"
+	"weir/internal/wire"
+)
+
+// network is the brokers' hosts: what a dial of each address does.
+type network struct {
+	t     *testing.T
+	mu    sync.Mutex
+	state map[string]string // "up", "refuses", "silent"
+	conns map[string][]net.Conn
+	dials int
+}
+
+func (n *network) dial(ctx context.Context, address string) (net.Conn, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.dials++
+	switch n.state[address] {
+	case "up":
+		ours, theirs := net.Pipe()
+		n.conns[address] = append(n.conns[address], theirs)
+		go n.answer(theirs)
+		return ours, nil
+	case "refuses":
+		return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	}
+	n.mu.Unlock()
+	<-ctx.Done()
+	n.mu.Lock()
+	return nil, ctx.Err()
+}
+
+// answer serves ApiVersions and nothing else.
+func (n *network) answer(c net.Conn) {
+	var size [4]byte
+	if _, err := io.ReadFull(c, size[:]); err != nil {
+		return
+	}
+	frame := make([]byte, binary.BigEndian.Uint32(size[:]))
+	if _, err := io.ReadFull(c, frame); err != nil {
+		return
+	}
+	h, _, err := wire.ParseHeader(frame)
+	if err != nil {
+		n.t.Error(err)
+		return
+	}
+	res := kmsg.NewPtrApiVersionsResponse()
+	res.Version = h.Version
+	res.ApiKeys = []kmsg.ApiVersionsResponseApiKey{{ApiKey: int16(kmsg.ApiVersions), MaxVersion: 4}}
+	out := make([]byte, 8)
+	binary.BigEndian.PutUint32(out[4:], uint32(h.CorrelationID))
+	out = res.AppendTo(out)
+	binary.BigEndian.PutUint32(out, uint32(len(out)-4))
+	if _, err := c.Write(out); err != nil {
+		n.t.Error(err)
+	}
+}
+
+// set changes what dials of an address do, and ends its connections.
+func (n *network) set(address, state string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.state[address] = state
+	for _, c := range n.conns[address] {
+		c.Close()
+	}
+	n.conns[address] = nil
+}
+
+type env struct {
+	*Watch
+	*network
+	mu     sync.Mutex
+	img    *image.Image
+	active bool
+	err    error // of fencing
+	fenced [][]controller.BrokerRef
+}
+
+// bubble runs test with a Watch in virtual time.
+func bubble(t *testing.T, test func(t *testing.T, e *env)) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &env{network: &network{t: t, state: map[string]string{}, conns: map[string][]net.Conn{}}, img: image.New(), active: true}
+		e.Watch = New(Options{
+			NodeID: 1, Dial: e.dial, Clock: clock.System{}, Logger: slog.New(slog.DiscardHandler),
+			Addresses: func(b *image.Broker) []string { return []string{address(b.ID)} },
+			Active:    func() bool { e.mu.Lock(); defer e.mu.Unlock(); return e.active },
+			Fence:     e.fence,
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- e.Run(ctx) }()
+		defer func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}()
+		test(t, e)
+	})
+}
+
+func address(id int32) string { return net.JoinHostPort("10.0.0."+string(rune('0'+id)), "9092") }
+
+func (e *env) fence(_ context.Context, dead []controller.BrokerRef) error {
+	e.mu.Lock()
+	err := e.err
+	if err == nil {
+		e.fenced = append(e.fenced, dead)
+	}
+	e.mu.Unlock()
+	if err == nil {
+		for _, ref := range dead {
+			e.change(ref.ID, ref.Epoch, 1)
+		}
+	}
+	return err
+}
+
+// batches are the batches that were fenced since the last call.
+func (e *env) batches() (out [][]int32) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, b := range e.fenced {
+		var ids []int32
+		for _, ref := range b {
+			ids = append(ids, ref.ID)
+		}
+		out = append(out, ids)
+	}
+	e.fenced = nil
+	return out
+}
+
+func (e *env) want(t *testing.T, want ...[]int32) {
+	t.Helper()
+	synctest.Wait()
+	if got := e.batches(); !slices.EqualFunc(got, want, slices.Equal) {
+		t.Fatalf("fenced %v, want %v", got, want)
+	}
+}
+
+func (e *env) replay(recs ...records.Metadata) {
+	e.mu.Lock()
+	d := image.NewDelta(e.img)
+	for _, r := range recs {
+		if err := d.Replay(records.Versioned{Record: r, Version: r.HighestVersion()}); err != nil {
+			panic(err)
+		}
+	}
+	e.img = d.Apply(image.Provenance{Offset: e.img.Provenance.Offset + 1})
+	img := e.img
+	e.mu.Unlock()
+	e.Apply(img, d)
+}
+
+// register lets brokers appear, unfenced.
+func (e *env) register(epoch int64, ids ...int32) {
+	var recs []records.Metadata
+	for _, id := range ids {
+		r := records.NewRegisterBrokerRecord()
+		r.BrokerID, r.BrokerEpoch, r.Fenced = id, epoch, false
+		recs = append(recs, &r)
+	}
+	e.replay(recs...)
+}
+
+func (e *env) change(id int32, epoch int64, fenced int8) {
+	r := records.NewBrokerRegistrationChangeRecord()
+	r.BrokerID, r.BrokerEpoch, r.Fenced = id, epoch, fenced
+	e.replay(&r)
+}
+
+func TestTheDeadAreFencedInOneBatch(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		for id := int32(2); id <= 4; id++ {
+			e.set(address(id), "up")
+		}
+		e.register(7, 1, 2, 3, 4)
+		e.want(t)
+		e.set(address(2), "refuses")
+		e.set(address(4), "refuses")
+		time.Sleep(10 * time.Millisecond)
+		e.want(t, []int32{2, 4})
+		time.Sleep(time.Minute)
+		e.want(t)
+	})
+}
+
+func TestWhatProvesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		e.set(address(2), "refuses") // never answered
+		e.set(address(3), "up")
+		e.set(address(4), "up")
+		e.register(7, 2, 3, 4)
+		synctest.Wait()
+		e.set(address(3), "silent")
+		e.set(address(4), "up") // hung up on us, and is there
+		time.Sleep(time.Minute)
+		e.want(t)
+		e.set(address(3), "refuses") // it had answered
+		time.Sleep(20 * time.Second)
+		e.want(t, []int32{3})
+		// In a new epoch what an earlier process answered counts for nothing.
+		e.register(8, 3)
+		time.Sleep(time.Minute)
+		e.want(t)
+	})
+}
+
+// A controller that is not active watches too, so that it has the proof when it
+// becomes active.
+func TestTheNextControllerKnows(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		e.active = false
+		e.set(address(2), "up")
+		e.register(7, 2)
+		synctest.Wait()
+		e.set(address(2), "refuses")
+		time.Sleep(time.Second)
+		e.want(t)
+		e.mu.Lock()
+		e.active = true
+		e.mu.Unlock()
+		e.Lead()
+		e.want(t, []int32{2})
+	})
+}
+
+func TestFencingIsTriedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		e.set(address(2), "up")
+		e.register(7, 2)
+		synctest.Wait()
+		e.mu.Lock()
+		e.err = errors.New("not the leader")
+		e.mu.Unlock()
+		e.set(address(2), "refuses")
+		time.Sleep(time.Second)
+		e.want(t)
+		e.mu.Lock()
+		e.err = nil
+		e.mu.Unlock()
+		time.Sleep(time.Second)
+		e.want(t, []int32{2})
+	})
+}
+
+// A broker that was taken for dead and heartbeats on is left to its timeout.
+func TestTheLivingAreTrustedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		e.set(address(2), "up")
+		e.register(7, 2)
+		synctest.Wait()
+		e.set(address(2), "refuses")
+		time.Sleep(time.Second)
+		e.want(t, []int32{2})
+		e.set(address(2), "up")
+		e.change(2, 7, -1)
+		synctest.Wait()
+		if n := e.Wrong(); n != 1 {
+			t.Fatalf("%d wrong", n)
+		}
+		e.set(address(2), "refuses")
+		time.Sleep(4 * time.Minute)
+		e.want(t)
+		e.set(address(2), "up")
+		time.Sleep(2 * time.Minute)
+		e.set(address(2), "refuses")
+		time.Sleep(time.Second)
+		e.want(t, []int32{2})
+	})
+}
+
+// A silent broker is dialed now and then, not all the time.
+func TestSilenceIsCheap(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		e.set(address(2), "refuses")
+		e.register(7, 2)
+		time.Sleep(10 * time.Minute)
+		e.network.mu.Lock()
+		defer e.network.mu.Unlock()
+		if e.dials > 130 {
+			t.Fatalf("%d dials in ten minutes", e.dials)
+		}
+	})
+}
