@@ -115,7 +115,9 @@ func (e *env) open() {
 	quiet := slog.New(slog.DiscardHandler)
 	e.dirs, err = dirs.Open(dirs.Options{
 		FS: e.fs, LogDirs: []string{"/a", "/b"}, NodeID: self, Clock: e.clock, Rand: rng.New(1), Logger: quiet,
-		Log:     func(checkpoint.TopicPartition) storage.Options { return storage.Options{Config: defaults, Files: e.files} },
+		Log: func(checkpoint.TopicPartition) storage.Options {
+			return storage.Options{Config: defaults, Files: e.files}
+		},
 		Offline: func(d *dirs.Dir, logs []*storage.Log, err error) { e.DirOffline(d, logs, err) },
 	})
 	if err != nil {

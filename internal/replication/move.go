@@ -151,11 +151,7 @@ func (m *Manager) move(ctx context.Context, p checkpoint.TopicPartition) error {
 			return err
 		}
 		swapped, err := r.SwapLog(func(old *storage.Log) (*storage.Log, error) {
-			if future.LogEnd() != old.LogEnd() {
-				return nil, nil
-			}
-			future.SetHighWatermark(old.HighWatermark())
-			if _, err := future.SetLogStart(old.LogStart()); err != nil {
+			if done, err := finishCopy(old, future, &buf); !done || err != nil {
 				return nil, err
 			}
 			return future, m.o.Dirs.Promote(p)
@@ -169,6 +165,34 @@ func (m *Manager) move(ctx context.Context, p checkpoint.TopicPartition) error {
 		}
 	}
 	return context.Cause(ctx)
+}
+
+// lastChunks is how many chunks may be copied while producers wait.
+const lastChunks = 4
+
+// finishCopy makes the copy equal to its log while nothing can be appended; false
+// when too much is missing for that. Under load a copy would else be behind again
+// each time it has caught up.
+func finishCopy(old, future *storage.Log, buf *[]byte) (done bool, err error) {
+	for range lastChunks {
+		if future.LogEnd() == old.LogEnd() {
+			break
+		}
+		if _, err := copyChunk(old, future, buf); err != nil {
+			return false, err
+		}
+	}
+	if future.LogEnd() != old.LogEnd() {
+		return false, nil
+	}
+	if future.RecoveryPoint() < old.RecoveryPoint() { // producers that wait here wait for fsyncs anyway
+		if err := future.Flush(-1); err != nil {
+			return false, err
+		}
+	}
+	future.SetHighWatermark(old.HighWatermark())
+	_, err = future.SetLogStart(old.LogStart())
+	return true, err
 }
 
 // copyChunk copies what follows the end of the copy. more is false when the copy

@@ -1,0 +1,174 @@
+package replication
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"weir/internal/batch"
+	"weir/internal/checkpoint"
+	"weir/internal/partition"
+	"weir/internal/storage"
+)
+
+// numbered appends a record whose value begins with its offset.
+func numbered(r *partition.Replica, n int64, padding string) error {
+	b := batch.NewBuilder(batch.NewOptions())
+	b.Append(start.UnixMilli()+n, nil, fmt.Appendf(nil, "%d %s", n, padding), nil)
+	a, err := r.AppendAsLeader(partition.AppendRequest{Records: b.Build(), Version: 9, Acks: partition.AcksAll})
+	if err == nil && a.FirstOffset != n {
+		err = fmt.Errorf("record %d got offset %d", n, a.FirstOffset)
+	}
+	return err
+}
+
+// readNumbered reads from an offset to the high watermark that it finds first, as a consumer does, and checks that
+// nothing is missing.
+func readNumbered(r *partition.Replica, from int64) error {
+	end, err := r.Latest(-1, partition.ReadUncommitted)
+	for at := from; at < end && err == nil; {
+		var got partition.Read
+		got, err = r.Read(partition.ReadRequest{Offset: at, MaxBytes: 200_000, MinOne: true, CurrentLeaderEpoch: 0, LastFetchedEpoch: -1})
+		if err != nil {
+			break
+		}
+		at, err = checkNumbered(got, at)
+		got.Release()
+	}
+	return err
+}
+
+func checkNumbered(got partition.Read, at int64) (next int64, err error) {
+	var raw []byte
+	for _, g := range got.Regions {
+		if raw, err = g.AppendTo(raw); err != nil {
+			return at, err
+		}
+	}
+	next = at
+	for len(raw) > 0 {
+		e, rest, err := batch.NextEntry(raw)
+		if err != nil {
+			break // the last one is cut
+		}
+		for rec, err := range e.Records(nil) {
+			if err != nil {
+				return next, err
+			}
+			if value := fmt.Sprintf("%d ", next); rec.Offset != next || !strings.HasPrefix(string(rec.Value), value) {
+				return next, fmt.Errorf("offset %d holds %.20q where %d was expected", rec.Offset, rec.Value, next)
+			}
+			next++
+		}
+		raw = rest
+	}
+	if next == at {
+		return at, fmt.Errorf("nothing at offset %d: %+v", at, got)
+	}
+	return next, nil
+}
+
+// A partition moves to and fro under a producer, and its files are closed and deleted as soon as they may be: consumers
+// find all that was acked before they began, and nobody takes a directory offline.
+func TestReadersAndAProducerBesideMoves(t *testing.T) {
+	e := newEnv(t)
+	e.files = storage.NewFileLimiter(4)
+	e.replay(topic("a", t1), part(t1, 0, 1, 0, dirA, 1))
+	e.replay(topicSetting("a", "segment.bytes", "1048576"), topicSetting("a", "file.delete.delay.ms", "0"), topicSetting("a", "index.interval.bytes", "100"))
+	r, p := e.get(t1, 0), checkpoint.TopicPartition{Topic: "a", Partition: 0}
+	padding := strings.Repeat("x", 13_000)
+	for n := range int64(100) {
+		if err := numbered(r, n, padding); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	loop := func(f func() error) {
+		wg.Go(func() {
+			for !stop.Load() {
+				if err := f(); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	next, limit := int64(100), atomic.Int64{} // so that the log does not grow faster than it is copied
+	loop(func() error {
+		if next == limit.Load() {
+			runtime.Gosched()
+			return nil
+		}
+		next++
+		return numbered(r, next-1, "")
+	})
+	loop(func() error { return readNumbered(r, 0) })
+	loop(func() error {
+		o, found, err := r.OffsetForTimestamp(start.UnixMilli()+40, -1, partition.ReadUncommitted)
+		if err == nil && (!found || o.Offset != 40) {
+			err = fmt.Errorf("the offset of a time is %d (%v)", o.Offset, found)
+		}
+		return err
+	})
+	later := start.Add(time.Hour)
+	for i := range 40 {
+		limit.Store(int64(200 + 100*i))
+		if err := e.Move("a", 0, []string{"/b", "/a"}[i%2]); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.move(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		later = later.Add(time.Hour)
+		e.Tick(later) // flushes, and deletes the log that was moved away
+		if t.Failed() {
+			break
+		}
+	}
+	stop.Store(true)
+	wg.Wait()
+	if c := e.Counts(); c.Offline != 0 || len(e.dirs.OfflineDirs()) != 0 {
+		t.Fatalf("counts %+v, offline directories %d", c, len(e.dirs.OfflineDirs()))
+	}
+	if err := readNumbered(r, 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A copy that is a little behind is finished while producers wait: under load it would never have caught up else.
+func TestCopyIsFinished(t *testing.T) {
+	e := newEnv(t)
+	e.replay(topic("a", t1), part(t1, 0, 1, 0, dirA, 1))
+	r, p := e.get(t1, 0), checkpoint.TopicPartition{Topic: "a", Partition: 0}
+	n := int64(0)
+	produce := func(count, size int) {
+		t.Helper()
+		for range count {
+			if err := numbered(r, n, strings.Repeat("x", size)); err != nil {
+				t.Fatal(err)
+			}
+			n++
+		}
+	}
+	produce(3, 10)
+	if err := e.Move("a", 0, "/b"); err != nil {
+		t.Fatal(err)
+	}
+	future, _ := e.dirs.FutureLog(p)
+	var buf []byte
+	produce(8, 700_000)
+	if done, err := finishCopy(r.Log(), future, &buf); done || err != nil || future.LogEnd() == n {
+		t.Fatalf("%d of %d records were copied while producers waited: %v, %v", future.LogEnd(), n, done, err)
+	}
+	if err := r.Log().Flush(-1); err != nil {
+		t.Fatal(err)
+	}
+	if done, err := finishCopy(r.Log(), future, &buf); !done || err != nil || future.LogEnd() != n || future.HighWatermark() != n || future.RecoveryPoint() != n {
+		t.Fatalf("the copy ends at %d, high watermark %d, recovery point %d: %v, %v", future.LogEnd(), future.HighWatermark(), future.RecoveryPoint(), done, err)
+	}
+}
