@@ -27,14 +27,12 @@ import (
 //	v7      sessions (KIP-227), see fetchsession.go
 //	v9      current leader epoch (KIP-320)
 //	v10     zstd
-//	v11     rack of the consumer
+//	v11     rack of the consumer, which may be sent to a follower near it (KIP-392), see fetchnear.go
 //	v12     flexible; last fetched epoch, diverging epoch (KIP-595)
 //	v13     topics by id (KIP-516)
 //	v15     replica state instead of replica id (KIP-903)
 //	v16     addresses of new leaders (KIP-951)
 //	v18     follower's high watermark (KIP-1166)
-//
-// Not implemented: choosing a replica near the consumer (KIP-392); a rack is ignored.
 type Fetch struct {
 	Images   Images
 	Replicas Replicas
@@ -42,6 +40,8 @@ type Fetch struct {
 	Clock    clock.Clock
 	Buffers  *batch.Pool
 	MaxBytes int // fetch.max.bytes: bounds what a consumer may ask for
+	// NearRacks sends consumers to followers of their rack (replica.selector.class).
+	NearRacks bool
 }
 
 // Key is Fetch.
@@ -218,6 +218,10 @@ func (d *fetching) read(p *fetchPart) readOutcome {
 	if limit <= 0 && d.size > 0 {
 		d.note(p, old)
 		return readNoBudget
+	}
+	if id, ok := d.nearer(p); ok {
+		d.send(p, id)
+		return readMore
 	}
 	got, err := p.replica.Read(partition.ReadRequest{
 		Offset: p.offset, MaxBytes: limit, MinOne: d.size == 0, Isolation: d.isolation(),

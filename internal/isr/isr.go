@@ -281,6 +281,19 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
+// Holders lists the in-sync followers whose logs reach to offset, the furthest
+// first: those that a consumer at offset may read from (KIP-392).
+func (l *Leader) Holders(offset int64) []int32 {
+	var out []int32
+	for _, id := range l.a.ISR {
+		if p := l.followers[id]; p != nil && p.start <= offset && offset <= p.end {
+			out = append(out, id)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b int32) int { return cmp.Compare(l.followers[b].end, l.followers[a].end) })
+	return out
+}
+
 // Propose returns the ISR change that is due, or nil. The caller sends it and
 // reports the outcome with Committed or Refused; until then Propose is silent.
 func (l *Leader) Propose(now time.Time, maxLag time.Duration, brokers Brokers) *Proposal {

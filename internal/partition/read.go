@@ -154,3 +154,14 @@ func (r *Replica) Fetched(f isr.Fetch) bool {
 	}
 	return ok
 }
+
+// Holders lists the in-sync followers that a consumer at offset may read from, the
+// furthest first; nil when this replica does not lead.
+func (r *Replica) Holders(offset int64) []int32 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.leader == nil {
+		return nil
+	}
+	return r.mu.leader.Holders(offset)
+}
