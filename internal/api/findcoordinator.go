@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/image"
+	"weir/internal/uuid"
 	"weir/internal/wire"
 )
 
@@ -85,19 +87,19 @@ func (h *FindCoordinator) find(key string, req *kmsg.FindCoordinatorRequest, lis
 		f.ErrorCode, f.ErrorMessage = err.Code, &text
 		return f
 	}
-	notAvailable := ""
+	// From v4 on some errors are told by their code alone.
+	notAvailable, share := "", ""
 	if req.Version < 4 {
-		notAvailable = kerr.CoordinatorNotAvailable.Description // later versions leave it to the code
+		notAvailable, share = kerr.CoordinatorNotAvailable.Description, kerr.InvalidRequest.Description
 	}
 	switch kind := req.CoordinatorType; {
 	case kind == groupCoordinator:
 	case kind == txnCoordinator:
 		return fail(kerr.InvalidRequest, errTransactionsNotServed.Error())
-	case kind == shareCoordinator && req.Version >= 6:
-		if strings.Count(key, ":") < 2 {
-			return fail(kerr.InvalidRequest, "") // not "group:topic id:partition"
-		}
+	case kind == shareCoordinator && req.Version >= 6 && sharePartition(key):
 		return fail(kerr.InvalidRequest, "This server does not serve share groups yet.")
+	case kind == shareCoordinator:
+		return fail(kerr.InvalidRequest, share)
 	default:
 		return fail(kerr.InvalidRequest, kerr.InvalidRequest.Description)
 	}
@@ -121,6 +123,27 @@ func (h *FindCoordinator) find(key string, req *kmsg.FindCoordinatorRequest, lis
 	}
 	f.NodeID, f.Host, f.Port = b.ID, e.Host, int32(e.Port)
 	return f
+}
+
+// sharePartition tells a share coordinator's key, "group:topic id:partition": a
+// group's id may have colons itself.
+func sharePartition(key string) bool {
+	rest, partition, ok := cutLast(key, ":")
+	group, topic, more := cutLast(rest, ":")
+	if _, err := strconv.ParseInt(partition, 10, 32); !ok || !more || group == "" || err != nil {
+		return false
+	}
+	_, err := uuid.Parse(topic)
+	return err == nil
+}
+
+// cutLast cuts s around the last sep.
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
 }
 
 // create asks the controller for the topic. The client asks again, and is not

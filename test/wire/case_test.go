@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"flag"
@@ -36,7 +37,7 @@ type testCase struct {
 func allCases() []testCase {
 	return slices.Concat(
 		produceCases(), fetchCases(), sessionCases(), oldVersionCases(), offsetCases(), metadataCases(),
-		topicCases(), configCases(), clusterCases(), rubbishCases(), restartCases(),
+		topicCases(), configCases(), clusterCases(), rubbishCases(), restartCases(), groupCases(),
 	)
 }
 
@@ -323,10 +324,46 @@ func order(res kmsg.Response) {
 		for _, t := range r.Topics {
 			slices.SortStableFunc(t.Partitions, func(a, b kmsg.ListOffsetsResponseTopicPartition) int { return cmp.Compare(a.Partition, b.Partition) })
 		}
+	case *kmsg.JoinGroupResponse:
+		slices.SortStableFunc(r.Members, func(a, b kmsg.JoinGroupResponseMember) int {
+			return cmp.Or(cmp.Compare(str(a.InstanceID), str(b.InstanceID)), bytes.Compare(a.ProtocolMetadata, b.ProtocolMetadata))
+		})
+	case *kmsg.OffsetFetchResponse:
+		for i := range r.Groups {
+			orderOffsets(&r.Groups[i])
+		}
+		slices.SortStableFunc(r.Topics, func(a, b kmsg.OffsetFetchResponseTopic) int { return cmp.Compare(a.Topic, b.Topic) })
+		for _, t := range r.Topics {
+			slices.SortStableFunc(t.Partitions, func(a, b kmsg.OffsetFetchResponseTopicPartition) int { return cmp.Compare(a.Partition, b.Partition) })
+		}
+	case *kmsg.DescribeGroupsResponse:
+		slices.SortStableFunc(r.Groups, func(a, b kmsg.DescribeGroupsResponseGroup) int { return cmp.Compare(a.Group, b.Group) })
+		for _, g := range r.Groups {
+			slices.SortStableFunc(g.Members, func(a, b kmsg.DescribeGroupsResponseGroupMember) int {
+				return cmp.Or(cmp.Compare(str(a.InstanceID), str(b.InstanceID)), bytes.Compare(a.ProtocolMetadata, b.ProtocolMetadata), bytes.Compare(a.MemberAssignment, b.MemberAssignment))
+			})
+		}
 	case *kmsg.DescribeConfigsResponse:
 		for _, x := range r.Resources {
 			slices.SortStableFunc(x.Configs, func(a, b kmsg.DescribeConfigsResponseResourceConfig) int { return cmp.Compare(a.Name, b.Name) })
 		}
+	}
+}
+
+// orderOffsets is order of one group. Topics without names, from v10 on, are told
+// apart by what stands in them.
+func orderOffsets(g *kmsg.OffsetFetchResponseGroup) {
+	slices.SortStableFunc(g.Topics, func(a, b kmsg.OffsetFetchResponseGroupTopic) int {
+		by := cmp.Compare(a.Topic, b.Topic)
+		if by == 0 && len(a.Partitions) > 0 && len(b.Partitions) > 0 {
+			by = cmp.Or(cmp.Compare(a.Partitions[0].ErrorCode, b.Partitions[0].ErrorCode), cmp.Compare(a.Partitions[0].Offset, b.Partitions[0].Offset))
+		}
+		return by
+	})
+	for _, t := range g.Topics {
+		slices.SortStableFunc(t.Partitions, func(a, b kmsg.OffsetFetchResponseGroupTopicPartition) int {
+			return cmp.Compare(a.Partition, b.Partition)
+		})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"reflect"
+	"regexp"
 	"strings"
 	"time"
 
@@ -34,8 +35,12 @@ func (n *names) of(kind string, v any) string {
 	return n.seen[key]
 }
 
-// text replaces addresses and directories of the node in a text.
+// randomUUID is the form of ids that a node makes up itself, as in member ids.
+var randomUUID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}`)
+
+// text replaces addresses and directories of the node, and random ids, in a text.
 func (n *names) text(s string) string {
+	s = randomUUID.ReplaceAllStringFunc(s, func(id string) string { return n.of("uuid", id) })
 	s = strings.ReplaceAll(s, n.node.dir, "<dir>")
 	for _, a := range []struct{ addr, name string }{{n.node.main, "main"}, {n.node.second, "second"}, {n.node.ctl, "controller"}} {
 		host, port, err := net.SplitHostPort(a.addr)

@@ -112,9 +112,10 @@ func (g *Group) Describe(r *kmsg.DescribeGroupsResponseGroup) {
 	for _, m := range g.order {
 		e := kmsg.NewDescribeGroupsResponseGroupMember()
 		e.MemberID, e.InstanceID, e.ClientID, e.ClientHost = m.ID, m.InstanceID, m.ClientID, m.ClientHost
-		e.ProtocolMetadata, e.MemberAssignment = []byte{}, []byte{}
+		// While a group rebalances the assignment is the one of before.
+		e.ProtocolMetadata, e.MemberAssignment = []byte{}, m.Assignment
 		if g.state == Stable {
-			e.ProtocolMetadata, e.MemberAssignment = m.metadata(g.protocol), m.Assignment
+			e.ProtocolMetadata = m.metadata(g.protocol)
 		}
 		r.Members = append(r.Members, e)
 	}
