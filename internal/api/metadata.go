@@ -34,6 +34,9 @@ type Metadata struct {
 	ClusterID  string
 	// AutoCreate is auto.create.topics.enable.
 	AutoCreate bool
+	// Gone tells whether this node has found a leader's process ended, before the
+	// controller has given its partitions another leader.
+	Gone func(*image.Broker) bool
 }
 
 // createWait bounds how long an answer waits for topics it has created.
@@ -51,7 +54,7 @@ func (m *Metadata) Handle(ctx context.Context, c *Call, r kmsg.Request) wire.Res
 	if refused != nil {
 		img = m.Images.Image()
 	}
-	d := describing{img: img, listener: c.Conn.Listener(), version: req.Version}
+	d := describing{img: img, listener: c.Conn.Listener(), version: req.Version, gone: m.Gone}
 	d.cluster(res, m.ClusterID, req.IncludeClusterAuthorizedOperations)
 	switch {
 	case req.Topics == nil || (req.Version == 0 && len(req.Topics) == 0):
@@ -162,6 +165,7 @@ type describing struct {
 	img      *image.Image
 	listener string
 	version  int16
+	gone     func(*image.Broker) bool // see Metadata.Gone; may be nil
 }
 
 // cluster fills in brokers, controller and cluster id.
@@ -232,7 +236,7 @@ func (d *describing) partition(id int32, p *image.Partition) kmsg.MetadataRespon
 		r.Replicas, r.ISR = d.alive(p.Replicas), d.alive(p.ISR)
 	}
 	switch b, ok := d.img.Broker(p.Leader); {
-	case p.Leader == partition.None, !ok, b.Fenced:
+	case p.Leader == partition.None, !ok, b.Fenced, d.gone != nil && d.gone(b):
 		r.ErrorCode = kerr.LeaderNotAvailable.Code
 		r.Leader = partition.None
 	default:

@@ -226,7 +226,9 @@ func TestFetcherWaitsAndHurries(t *testing.T) {
 	follow(t, func(t *testing.T, e *env, l *fakeLeader) {
 		l.lead(3)
 		l.produce(t, "a")
-		e.replay(topic("a", t1), part(t1, 0, 2, 4, dirA, 2, 1)) // the leader does not know epoch 4 yet
+		b := records.NewRegisterBrokerRecord()
+		b.BrokerID, b.BrokerEpoch = 2, 8
+		e.replay(&b, topic("a", t1), part(t1, 0, 2, 4, dirA, 2, 1)) // the leader does not know epoch 4 yet
 		time.Sleep(35 * time.Millisecond)
 		l.lead(4)
 		time.Sleep(41 * time.Millisecond) // the third pause
@@ -235,7 +237,7 @@ func TestFetcherWaitsAndHurries(t *testing.T) {
 		}
 		l.fail(&peer.Error{Kind: peer.Refused, Gone: true})
 		time.Sleep(600 * time.Millisecond)
-		if !e.Gone(2) {
+		if b, _ := e.img.Broker(2); !e.Gone(b) {
 			t.Fatal("the leader's end was not noticed")
 		}
 		before := l.count()
@@ -245,7 +247,7 @@ func TestFetcherWaitsAndHurries(t *testing.T) {
 		}
 		l.fail(nil)
 		time.Sleep(time.Second)
-		if e.Gone(2) {
+		if b, _ := e.img.Broker(2); e.Gone(b) {
 			t.Fatal("the leader is back and still counts as gone")
 		}
 		l.lead(5)

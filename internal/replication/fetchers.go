@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"weir/internal/follower"
+	"weir/internal/image"
 	"weir/internal/partition"
 )
 
@@ -23,7 +24,7 @@ type fetchers struct {
 	closed    bool
 	set       map[fetcherKey]*fetcher
 	following map[follower.Key]*following
-	refused   map[int32]bool // leaders whose process is gone, as far as their fetchers saw
+	refused   map[int32]int64 // leaders whose process is gone, as far as their fetchers saw → its broker epoch
 }
 
 type fetcherKey struct {
@@ -39,7 +40,7 @@ type following struct {
 }
 
 func newFetchers(m *Manager) *fetchers {
-	f := &fetchers{m: m, set: map[fetcherKey]*fetcher{}, following: map[follower.Key]*following{}, refused: map[int32]bool{}}
+	f := &fetchers{m: m, set: map[fetcherKey]*fetcher{}, following: map[follower.Key]*following{}, refused: map[int32]int64{}}
 	f.life, f.end = context.WithCancel(context.Background())
 	return f
 }
@@ -128,19 +129,21 @@ func (f *fetchers) leave(x *fetcher) bool {
 func (f *fetchers) see(leader int32, gone bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if gone {
-		f.refused[leader] = true
+	if b, ok := f.m.image.Load().Broker(leader); gone && ok {
+		f.refused[leader] = b.Epoch
 	} else {
 		delete(f.refused, leader)
 	}
 }
 
 // Gone tells whether this node has itself found the process of a leader that it
-// copies from ended, so that clients should not be sent there (availability C3(g)).
-func (m *Manager) Gone(leader int32) bool {
+// copies from ended, and has not heard of another one since, so that clients should
+// not be sent there (availability C3(g)).
+func (m *Manager) Gone(leader *image.Broker) bool {
 	m.fetchers.mu.Lock()
 	defer m.fetchers.mu.Unlock()
-	return m.fetchers.refused[leader]
+	epoch, ok := m.fetchers.refused[leader.ID]
+	return ok && epoch == leader.Epoch
 }
 
 // run waits for ctx, then ends every fetcher.
