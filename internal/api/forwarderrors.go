@@ -78,6 +78,8 @@ func flatErrorResponse(req kmsg.Request, c int16, text *string) kmsg.Response {
 		r.ErrorCode = c
 	case *kmsg.ControllerRegistrationResponse:
 		r.ErrorCode, r.ErrorMessage = c, text
+	case *kmsg.DescribeQuorumResponse:
+		r.ErrorCode, r.ErrorMessage = c, text
 	case *kmsg.AlterPartitionAssignmentsResponse:
 		r.ErrorCode, r.ErrorMessage = c, text
 	case *kmsg.ListPartitionReassignmentsResponse:

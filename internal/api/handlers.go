@@ -18,15 +18,19 @@ type Node struct {
 	Replicas   Replicas
 	Controller Controller
 	Configs    Configs
-	Quorum     Quorum
-	Leader     func() int32 // of the quorum, -1 when unknown
-	LogDirs    LogDirs
-	Epoch      func() int64 // registered broker epoch
-	Supported  []image.FeatureRange
-	KRaft      func() int16 // level of kraft.version
-	Clock      clock.Clock
-	Buffers    *batch.Pool
-	Logger     *slog.Logger
+	// Here is the controller of this node alone, and Raft its replica of the
+	// metadata log: for controller listeners, nil without the controller role.
+	Here      Controller
+	Raft      Raft
+	Quorum    Quorum
+	Leader    func() int32 // of the quorum, -1 when unknown
+	LogDirs   LogDirs
+	Epoch     func() int64 // registered broker epoch
+	Supported []image.FeatureRange
+	KRaft     func() int16 // level of kraft.version
+	Clock     clock.Clock
+	Buffers   *batch.Pool
+	Logger    *slog.Logger
 
 	Groups     Groups
 	GroupTopic InternalTopic // how __consumer_offsets is created
@@ -55,7 +59,6 @@ func (n *Node) BrokerTable() *Table {
 		&DeleteRecords{Images: n.Images, Replicas: n.Replicas, Clock: n.Clock},
 		&DescribeProducers{Images: n.Images, Replicas: n.Replicas},
 		&DescribeConfigs{Images: n.Images, Configs: n.Configs, NodeID: n.NodeID},
-		&ListConfigResources{Images: n.Images},
 		&DescribeCluster{Images: n.Images, ClusterID: n.ClusterID, Leader: n.Leader},
 		&DescribeLogDirs{Images: n.Images, Dirs: n.LogDirs},
 		&AlterReplicaLogDirs{Images: n.Images, Dirs: n.LogDirs},
@@ -64,7 +67,8 @@ func (n *Node) BrokerTable() *Table {
 		handlers = append(handlers, &AlterConfigs{Forward: Forward{API: k, Controller: n.Controller}, NodeID: n.NodeID})
 	}
 	handlers = append(handlers, n.groups()...)
-	return n.table(versions, append(handlers, n.administration()...))
+	handlers = append(handlers, &Forward{API: kmsg.DescribeQuorum, Controller: n.Controller})
+	return n.table(versions, append(handlers, n.administration(n.Controller)...))
 }
 
 // groups is what members of groups use.
@@ -84,36 +88,22 @@ func (n *Node) groups() []Handler {
 	}
 }
 
-// ControllerTable is what the controller listeners serve.
-func (n *Node) ControllerTable() *Table {
-	versions := &ApiVersions{Images: n.Images, Supported: n.Supported, KRaft: n.KRaft}
-	handlers := []Handler{
-		versions,
-		&DescribeCluster{Images: n.Images, ClusterID: n.ClusterID, Leader: n.Leader, Controllers: true},
-		&DescribeConfigs{Images: n.Images, Configs: n.Configs, NodeID: n.NodeID},
-		&Forward{API: kmsg.AlterConfigs, Controller: n.Controller},
-		&Forward{API: kmsg.IncrementalAlterConfigs, Controller: n.Controller},
-	}
-	return n.table(versions, append(handlers, n.administration()...))
-}
-
 func (n *Node) table(versions *ApiVersions, handlers []Handler) *Table {
 	t := NewTable(n.Logger, handlers...)
 	versions.Bind(t)
 	return t
 }
 
-// administration is what both kinds of listener serve.
-func (n *Node) administration() []Handler {
-	forward := func(k kmsg.Key) Handler { return &Forward{API: k, Controller: n.Controller} }
+// administration is what both kinds of listener serve, of the given controller.
+func (n *Node) administration(c Controller) []Handler {
+	forward := func(k kmsg.Key) Handler { return &Forward{API: k, Controller: c} }
 	return []Handler{
-		&Forward{API: kmsg.CreateTopics, Controller: n.Controller, Images: n.Images, Settled: topicsCreated},
-		&Forward{API: kmsg.DeleteTopics, Controller: n.Controller, Images: n.Images, Settled: topicsDeleted},
-		&Forward{API: kmsg.CreatePartitions, Controller: n.Controller, Images: n.Images, Settled: partitionsCreated},
+		&Forward{API: kmsg.CreateTopics, Controller: c, Images: n.Images, Settled: topicsCreated},
+		&Forward{API: kmsg.DeleteTopics, Controller: c, Images: n.Images, Settled: topicsDeleted},
+		&Forward{API: kmsg.CreatePartitions, Controller: c, Images: n.Images, Settled: partitionsCreated},
 		forward(kmsg.UpdateFeatures),
 		forward(kmsg.ElectLeaders),
 		forward(kmsg.UnregisterBroker),
-		&DescribeQuorum{Quorum: n.Quorum},
 		&ACLs{API: kmsg.DescribeACLs},
 		&ACLs{API: kmsg.CreateACLs},
 		&ACLs{API: kmsg.DeleteACLs},

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/network"
+	"weir/internal/quorum"
 	"weir/internal/wire"
 )
 
@@ -99,6 +100,9 @@ func (t *Table) Handle(ctx context.Context, conn *network.Conn, h wire.Header, b
 		return apiVersionsUnsupported(t)
 	case err != nil:
 		return wire.Fail{Err: err}
+	}
+	if quorum.Forwardable(kmsg.Key(h.Key)) {
+		ctx = quorum.OnBehalf(ctx, origin(conn, h))
 	}
 	return handler.Handle(ctx, &Call{Conn: conn, Header: h, Body: body}, req)
 }

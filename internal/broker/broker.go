@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"weir/internal/api"
 	"weir/internal/batch"
 	"weir/internal/clock"
 	"weir/internal/config"
@@ -47,7 +48,8 @@ type Options struct {
 	OpenFiles int
 }
 
-// Broker is one running node.
+// Broker is one running node. A node that is only a controller has no cleaner,
+// replicas, groups, lifecycle and clients; one that is only a broker no control.
 type Broker struct {
 	o       Options
 	clock   clock.Clock
@@ -57,7 +59,9 @@ type Broker struct {
 	cleaner   *cleaner.Cleaner
 	dirs      *dirs.Set
 	metalog   *metalog.Log
+	transport *quorum.Transport
 	quorum    *quorum.Node
+	configs   api.Configs
 	replicas  *replication.Manager
 	groups    *coordinator.Groups
 	lifecycle *lifecycle.Lifecycle
@@ -71,7 +75,7 @@ type Broker struct {
 	failed chan struct{} // closed when a part has failed
 }
 
-func (b *Broker) eff() *config.Effective { return b.replicas.Effective() }
+func (b *Broker) eff() *config.Effective { return b.configs.Effective() }
 
 // Start builds a node and returns when it serves clients, or cannot. The caller
 // then waits on Failed and ends with Shutdown.
@@ -95,70 +99,128 @@ func (b *Broker) start(ctx context.Context) error {
 	if err := b.openQuorum(); err != nil {
 		return err
 	}
+	if err := b.openRoles(); err != nil {
+		return err
+	}
+	if err := b.openNetwork(); err != nil {
+		return err
+	}
+	if b.o.Node.Broker {
+		b.openLifecycle(previousEpoch)
+	}
+	if err := b.openMetrics(); err != nil {
+		return err
+	}
+	b.run()
+	if b.o.Node.Broker {
+		select {
+		case <-b.lifecycle.Running():
+		case <-b.failed:
+			return b.parts.Wait()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		// The registration told the controller that we have caught up: the image holds every topic there is.
+		b.unserved()
+	}
+	b.keepReserve()
+	if b.o.Node.Broker {
+		b.clients.Start()
+	}
+	return nil
+}
+
+// openRoles makes what a broker has and a controller alone has not.
+func (b *Broker) openRoles() error {
+	if !b.o.Node.Broker {
+		c := newNodeConfigs(b.o.Static, b.o.Node.NodeID)
+		b.configs = c
+		b.quorum.Subscribe(c)
+		b.quorum.Subscribe(dynamic{b, map[string]string{}})
+		return nil
+	}
 	if err := b.openGroups(); err != nil {
 		return err
 	}
 	b.openReplicas()
 	b.openCleaner()
-	if err := b.openNetwork(); err != nil {
-		return err
-	}
-	b.openLifecycle(previousEpoch)
-	if err := b.openMetrics(); err != nil {
-		return err
-	}
+	return nil
+}
 
+// run starts the parts, and lets other nodes in that speak to the controller.
+func (b *Broker) run() {
 	run, cancel := context.WithCancel(context.Background())
 	b.cancel = cancel
 	b.parts, run = errgroup.WithContext(run)
 	b.parts.Go(func() error { return b.quorum.Run(run) })
-	b.parts.Go(func() error { return b.replicas.Run(run) })
-	b.parts.Go(func() error { return b.runCleaner(run) })
-	b.parts.Go(func() error { return b.lifecycle.Run(run) })
-	b.parts.Go(func() error { return lifecycle.RegisterController(run, b.controllerRegistration()) })
-	context.AfterFunc(run, func() { close(b.failed) })
-	b.control.Start()
-
-	select {
-	case <-b.lifecycle.Running():
-	case <-b.failed:
-		return b.parts.Wait()
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if b.o.Node.Broker {
+		b.parts.Go(func() error { return b.replicas.Run(run) })
+		b.parts.Go(func() error { return b.runCleaner(run) })
+		b.parts.Go(func() error { return b.lifecycle.Run(run) })
 	}
-	// The registration told the controller that we have caught up: the image holds every topic there is.
-	b.unserved()
-	b.keepReserve()
-	b.clients.Start()
-	return nil
+	if b.o.Node.Controller {
+		b.parts.Go(func() error { return lifecycle.RegisterController(run, b.controllerRegistration()) })
+		b.control.Start()
+	}
+	context.AfterFunc(run, func() { close(b.failed) })
 }
 
 // Failed is closed when a part of the node has failed, or after Shutdown.
 func (b *Broker) Failed() <-chan struct{} { return b.failed }
 
-// Addresses are where clients connect, by listener.
-func (b *Broker) Addresses() []image.Endpoint { return reachable(b.o.Node.Advertised, b.clients) }
+// Addresses are where clients connect, by listener; none for a controller alone.
+func (b *Broker) Addresses() []image.Endpoint {
+	if b.clients == nil {
+		return nil
+	}
+	return reachable(b.o.Node.Advertised, b.clients)
+}
 
 // ClusterID is the id of the cluster.
 func (b *Broker) ClusterID() string { return b.dirs.ClusterID() }
 
-// Shutdown leaves the cluster and stops everything in reverse order. When ctx
-// ends early the rest is done without waiting for others. The error is that of
-// a part that had failed, or of what could not be closed.
+// Shutdown leaves the cluster and stops everything in reverse order: the broker
+// first, while there is a controller to ask, then the leadership of the quorum.
+// When ctx ends early the rest is done without waiting for others. The error is
+// that of a part that had failed, or of what could not be closed.
 func (b *Broker) Shutdown(ctx context.Context) error {
-	if b.o.Static.Bool("controlled.shutdown.enable") {
-		b.leave(ctx)
+	epoch := int64(-1)
+	var errs []error
+	if b.o.Node.Broker {
+		if b.o.Static.Bool("controlled.shutdown.enable") {
+			b.leave(ctx)
+		}
+		errs = append(errs, b.clients.Shutdown(ctx))
+		b.groups.Stop()
+		epoch = b.lifecycle.Epoch()
 	}
-	errs := []error{b.clients.Shutdown(ctx)}
-	b.groups.Stop()
+	if b.o.Node.Controller {
+		b.resign(ctx)
+	}
 	b.cancel()
-	errs = append(errs, b.parts.Wait(), b.control.Shutdown(ctx))
+	errs = append(errs, b.parts.Wait())
+	errs = append(errs, b.closeNetwork(ctx)...)
+	// The directories last: closing them gives back their locks, under which the metadata log still writes.
+	errs = append(errs, b.metalog.Close(), b.dirs.Close(epoch))
+	return errors.Join(errs...)
+}
+
+// closeNetwork ends what speaks to other nodes and to the log of metadata.
+func (b *Broker) closeNetwork(ctx context.Context) []error {
+	var errs []error
+	for _, s := range b.servers() {
+		errs = append(errs, s.Shutdown(ctx))
+	}
 	if b.metrics != nil {
 		errs = append(errs, b.metrics.Shutdown(ctx))
 	}
-	// The directories last: closing them gives back their locks, under which the metadata log still writes.
-	errs = append(errs, b.metalog.Close(), b.dirs.Close(b.lifecycle.Epoch()))
-	return errors.Join(errs...)
+	if b.quorum != nil {
+		b.quorum.Close()
+	}
+	if b.transport != nil {
+		b.transport.Close()
+	}
+	return errs
 }
 
 // leave asks the controller to move leaderships away, for as long as there is a
@@ -189,14 +251,7 @@ func (b *Broker) abandon() error {
 			b.logger.Debug("stopped", "err", err)
 		}
 	}
-	for _, s := range []*network.Server{b.clients, b.control} {
-		if s != nil {
-			errs = append(errs, s.Shutdown(ctx))
-		}
-	}
-	if b.metrics != nil {
-		errs = append(errs, b.metrics.Shutdown(ctx))
-	}
+	errs = append(errs, b.closeNetwork(ctx)...)
 	if b.groups != nil {
 		b.groups.Stop()
 	}

@@ -3,20 +3,14 @@ package broker
 import (
 	"context"
 	"errors"
-	"fmt"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"weir/internal/api"
 	"weir/internal/checkpoint"
 	"weir/internal/config"
-	"weir/internal/controller"
 	"weir/internal/image"
-	"weir/internal/kraft"
 	"weir/internal/lifecycle"
-	"weir/internal/metalog"
-	"weir/internal/quorum"
 	"weir/internal/replication"
 	"weir/internal/rng"
 	"weir/internal/storage"
@@ -66,105 +60,6 @@ func (b *Broker) dirOffline(d *dirs.Dir, logs []*storage.Log, err error) {
 	}
 }
 
-// openQuorum opens the metadata log and joins the controller to it.
-func (b *Broker) openQuorum() error {
-	s, n := b.o.Static, b.o.Node
-	if !n.Controller {
-		return errors.New("process.roles=broker: a broker without a controller in the same process is not served yet; use process.roles=broker,controller")
-	}
-	meta := b.dirs.MetadataDir()
-	voters, err := b.staticVoters()
-	if err != nil {
-		return err
-	}
-	b.metalog, err = metalog.Open(metalog.Options{
-		FS: b.o.FS, Dir: meta.Path, Self: kraft.Replica{ID: n.NodeID, Dir: meta.ID},
-		Endpoints: controllerEndpoints(n), Voters: voters, Timeouts: timeouts(s), Limits: metadataLimits(s),
-		Clock: b.clock, Rand: rng.System(), Logger: b.logger,
-	})
-	if err != nil {
-		return fmt.Errorf("metadata log in %s: %w", filepath.Join(meta.Path, metalog.PartitionDir), err)
-	}
-	bootstrap, err := b.metalog.Bootstrap()
-	if err != nil {
-		return err
-	}
-	set, _ := b.metalog.Voters()
-	var ids []int32
-	for _, v := range set.Voters() {
-		ids = append(ids, v.ID)
-	}
-	core := controller.New(controller.Options{
-		NodeID: n.NodeID, ClusterID: b.dirs.ClusterID(), BrokerHere: n.Broker,
-		SessionTimeoutMs: s.Long("broker.session.timeout.ms"), NoOpIntervalMs: s.Long("metadata.max.idle.interval.ms"),
-		UncleanIntervalMs: s.Long("unclean.leader.election.interval.ms"), RebalanceIntervalMs: rebalanceEvery(s), RebalanceAfterReturnMs: 10_000,
-		DefaultPartitions: s.Int("num.partitions"), DefaultReplicationFactor: int16(s.Int("default.replication.factor")),
-		NoTopicDeletion: !s.Bool("delete.topic.enable"),
-		Supported:       b.served(), QuorumNodes: ids, Bootstrap: bootstrap, BootstrapSource: "bootstrap.checkpoint",
-		Config: quorum.NewConfigRules(s),
-	})
-	b.quorum = quorum.New(quorum.Options{
-		NodeID: n.NodeID, Log: b.metalog, Core: core, Rand: rng.System(), Clock: b.clock, Logger: b.logger,
-		SnapshotBytes: s.Long("metadata.log.max.record.bytes.between.snapshots"), SnapshotInterval: ms(s.Long("metadata.log.max.snapshot.interval.ms")),
-	})
-	return nil
-}
-
-// staticVoters is controller.quorum.voters.
-func (b *Broker) staticVoters() ([]kraft.Voter, error) {
-	n := b.o.Node
-	var out []kraft.Voter
-	for _, v := range n.QuorumVoters {
-		out = append(out, kraft.Voter{
-			Replica:   kraft.Replica{ID: v.ID},
-			Endpoints: []kraft.Endpoint{{Name: n.ControllerListeners[0], Host: v.Host, Port: uint16(v.Port)}},
-		})
-	}
-	if len(out) > 1 {
-		return nil, fmt.Errorf("controller.quorum.voters names %d voters: a quorum of more than one is not served yet", len(out))
-	}
-	return out, nil
-}
-
-func controllerEndpoints(n *config.Node) []kraft.Endpoint {
-	var out []kraft.Endpoint
-	for _, l := range n.ControllerAddresses {
-		host := l.Host
-		if host == "" {
-			host = hostName()
-		}
-		out = append(out, kraft.Endpoint{Name: l.Name, Host: host, Port: uint16(l.Port)})
-	}
-	return out
-}
-
-func timeouts(s *config.Static) kraft.Timeouts {
-	return kraft.Timeouts{
-		ElectionMs: s.Long("controller.quorum.election.timeout.ms"), FetchMs: s.Long("controller.quorum.fetch.timeout.ms"),
-		RetryMs: s.Long("controller.quorum.retry.backoff.ms"), MaxWaitMs: 500,
-		MaxFetch: s.Int("controller.quorum.fetch.max.bytes"), BackoffMaxMs: s.Long("controller.quorum.election.backoff.max.ms"),
-	}
-}
-
-func metadataLimits(s *config.Static) metalog.Limits {
-	segment := s.Int("metadata.log.segment.bytes")
-	if !s.Null("internal.metadata.log.segment.bytes") {
-		segment = s.Int("internal.metadata.log.segment.bytes")
-	}
-	return metalog.Limits{
-		SegmentBytes: segment, SegmentMs: s.Long("metadata.log.segment.ms"),
-		RetentionBytes: s.Long("metadata.max.retention.bytes"), RetentionMs: s.Long("metadata.max.retention.ms"),
-		MaxBatchBytes: s.Int("internal.metadata.max.batch.size.in.bytes"), DeleteDelayMs: s.Long("internal.metadata.delete.delay.millis"),
-	}
-}
-
-func rebalanceEvery(s *config.Static) int64 {
-	if !s.Bool("auto.leader.rebalance.enable") {
-		return 0
-	}
-	return s.Long("leader.imbalance.check.interval.seconds") * 1000
-}
-
 func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
 // openReplicas makes the replica manager follow the image.
@@ -182,6 +77,7 @@ func (b *Broker) openReplicas() {
 			Producers:      ms(s.Long("producer.id.expiration.check.interval.ms")),
 		},
 	})
+	b.configs = b.replicas
 	b.quorum.Subscribe(b.replicas)
 	b.quorum.Subscribe(b.groups)
 	b.quorum.Subscribe(dynamic{b, map[string]string{}})
@@ -196,21 +92,27 @@ func fetchSettings(s *config.Static) replication.FetchSettings {
 	}
 }
 
-// openNetwork binds the listeners. Those of controllers accept at once.
+// openNetwork binds the listeners of this node's roles. Those of controllers accept at once.
 func (b *Broker) openNetwork() error {
 	n, s := b.o.Node, b.o.Static
 	node := &api.Node{
-		NodeID: n.NodeID, ClusterID: b.dirs.ClusterID(), Images: b.quorum.Images(), Replicas: b.replicas, Controller: b.quorum,
-		Configs: b.replicas, Quorum: b.quorum, Leader: func() int32 { return b.quorum.Leader().ID }, LogDirs: b.replicas,
-		Epoch: func() int64 { return b.lifecycle.Epoch() }, Supported: b.served(), KRaft: b.kraftVersion, Clock: b.clock, Buffers: b.buffers,
-		Logger: b.logger, Groups: b.groups, GroupTopic: b.groupTopic(),
-		AutoCreateTopics: s.Bool("auto.create.topics.enable"), FetchMaxBytes: int(s.Int("fetch.max.bytes")),
-		SessionSlots: int(s.Int("max.incremental.fetch.session.cache.slots")), MaxPartitions: s.Int("max.request.partition.size.limit"),
+		NodeID: n.NodeID, ClusterID: b.dirs.ClusterID(), Images: b.quorum.Images(), Controller: b.quorum, Here: b.quorum.Here(), Raft: b.quorum,
+		Configs: b.configs, Quorum: b.quorum, Leader: func() int32 { return b.quorum.Leader().ID },
+		Supported: b.served(), KRaft: b.kraftVersion, Clock: b.clock, Buffers: b.buffers, Logger: b.logger,
 	}
 	var err error
-	if b.control, err = b.listen(controllerListeners(n), "", node.ControllerTable()); err != nil {
-		return err
+	if n.Controller {
+		if b.control, err = b.listen(controllerListeners(n), "", node.ControllerTable()); err != nil {
+			return err
+		}
 	}
+	if !n.Broker {
+		return nil
+	}
+	node.Replicas, node.LogDirs, node.Epoch = b.replicas, b.replicas, func() int64 { return b.lifecycle.Epoch() }
+	node.Groups, node.GroupTopic = b.groups, b.groupTopic()
+	node.AutoCreateTopics, node.FetchMaxBytes = s.Bool("auto.create.topics.enable"), int(s.Int("fetch.max.bytes"))
+	node.SessionSlots, node.MaxPartitions = int(s.Int("max.incremental.fetch.session.cache.slots")), s.Int("max.request.partition.size.limit")
 	b.clients, err = b.listen(n.DataListeners(), n.InterBroker, node.BrokerTable())
 	return err
 }
@@ -230,14 +132,6 @@ func (b *Broker) openLifecycle(previousEpoch int64) {
 		Clock: b.clock, Logger: b.logger, OfflineDirs: b.offlineDirs,
 		GiveUp: func(err error) bool { return errors.Is(err, storage.ErrNoSpace) },
 	})
-}
-
-// controllerRegistration is what this node's controller tells of itself.
-func (b *Broker) controllerRegistration() lifecycle.ControllerOptions {
-	return lifecycle.ControllerOptions{
-		NodeID: b.o.Node.NodeID, Incarnation: uuid.Random(rng.System()), Endpoints: reachable(b.o.Node.ControllerAddresses, b.control),
-		Features: b.served(), Controller: b.quorum, Images: b.quorum.Images(), Clock: b.clock, Logger: b.logger,
-	}
 }
 
 func (b *Broker) offlineDirs() []uuid.UUID {
@@ -265,11 +159,6 @@ func (b *Broker) registered() []image.FeatureRange {
 		}
 	}
 	return out
-}
-
-func (b *Broker) kraftVersion() int16 {
-	_, level := b.metalog.Voters()
-	return level
 }
 
 // served are the feature levels that this node serves in full.

@@ -29,7 +29,9 @@ func (d dynamic) Apply(img *image.Image, delta *image.Delta) {
 	eff := d.b.eff()
 	d.b.limit(eff)
 	d.b.dirs.SetCordoned(eff.List("cordoned.log.dirs"))
-	d.b.lifecycle.Wake() // heartbeats tell the controller what is cordoned
+	if d.b.lifecycle != nil {
+		d.b.lifecycle.Wake() // heartbeats tell the controller what is cordoned
+	}
 	d.warn(img.Configs(image.ResourceBroker, ""))
 	d.warn(img.Configs(image.ResourceBroker, node))
 }
@@ -45,9 +47,12 @@ func (d dynamic) warn(values map[string]string) {
 	}
 }
 
-// limit gives the listeners of clients their limits. A value that does not
+// limit gives the listeners of clients, if any, their limits. A value that does not
 // resolve (a host name in max.connections.per.ip.overrides) leaves the old ones.
 func (b *Broker) limit(eff *config.Effective) {
+	if b.clients == nil {
+		return
+	}
 	if err := b.clients.SetLimits(limits(eff)); err != nil {
 		b.logger.Error("limits of connections stay as they were", "err", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"time"
 
+	"weir/internal/kraft"
 	"weir/internal/lifecycle"
 	"weir/internal/metrics"
 	"weir/internal/network"
@@ -24,7 +25,9 @@ func (b *Broker) openMetrics() error {
 		State: b.state, Topics: b.topics(), Replicas: b.replicaCounts, Controller: b.controllerCounts,
 		Logs: b.logs(), Dirs: b.logDirs(), Requests: b.requestCounts(), Listeners: b.connections(), Network: b.networkCounts,
 	})
-	b.cleanerMetrics(r)
+	if b.o.Node.Broker {
+		b.cleanerMetrics(r)
+	}
 	var err error
 	b.metrics, err = metrics.Serve(l.String(), r, b.live, b.ready)
 	return err
@@ -40,6 +43,12 @@ func (b *Broker) live() error {
 }
 
 func (b *Broker) ready() error {
+	if !b.o.Node.Broker {
+		if b.quorum.Leader().ID == kraft.None {
+			return errors.New("the metadata quorum has no leader")
+		}
+		return nil
+	}
 	if p := b.lifecycle.Phase(); p != lifecycle.Running {
 		return fmt.Errorf("broker is %s", p)
 	}
@@ -47,6 +56,9 @@ func (b *Broker) ready() error {
 }
 
 func (b *Broker) state() metrics.BrokerState {
+	if !b.o.Node.Broker {
+		return metrics.Running
+	}
 	switch b.lifecycle.Phase() {
 	case lifecycle.Registering:
 		return metrics.Starting
@@ -63,6 +75,9 @@ func (b *Broker) state() metrics.BrokerState {
 // topics sums the counters of each topic's replicas.
 func (b *Broker) topics() iter.Seq2[string, metrics.Topic] {
 	return func(yield func(string, metrics.Topic) bool) {
+		if b.replicas == nil {
+			return
+		}
 		sums := map[string]metrics.Topic{}
 		b.replicas.Each(func(r *partition.Replica) {
 			s, t := r.Stats(), sums[r.Topic()]
@@ -86,6 +101,9 @@ func (b *Broker) topics() iter.Seq2[string, metrics.Topic] {
 }
 
 func (b *Broker) replicaCounts() metrics.Replicas {
+	if b.replicas == nil {
+		return metrics.Replicas{}
+	}
 	c := b.replicas.Counts()
 	return metrics.Replicas{
 		Partitions: int64(c.Partitions), Leaders: int64(c.Leaders), Offline: int64(c.Offline), UnderMinISR: int64(c.UnderMinISR),
@@ -116,6 +134,9 @@ func (b *Broker) controllerCounts() metrics.Controller {
 
 func (b *Broker) logs() iter.Seq[metrics.Log] {
 	return func(yield func(metrics.Log) bool) {
+		if b.replicas == nil {
+			return
+		}
 		more := true
 		b.replicas.Each(func(r *partition.Replica) {
 			l := r.Log()
@@ -126,7 +147,16 @@ func (b *Broker) logs() iter.Seq[metrics.Log] {
 	}
 }
 
-func (b *Broker) servers() []*network.Server { return []*network.Server{b.clients, b.control} }
+// servers are those of this node's roles.
+func (b *Broker) servers() []*network.Server {
+	var out []*network.Server
+	for _, s := range []*network.Server{b.clients, b.control} {
+		if s != nil {
+			out = append(out, s)
+		}
+	}
+	return out
+}
 
 // logDirs tells of each log directory whether it is offline.
 func (b *Broker) logDirs() iter.Seq2[string, bool] {

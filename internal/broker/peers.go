@@ -32,6 +32,7 @@ func (b *Broker) connect(node int32, who string) replication.Peer {
 	return peer.New(peer.Options{
 		Node: node, ClientID: who, Answered: seen, Clock: b.clock, Logger: b.logger,
 		Addresses: func() []string { return b.addresses(node) },
+		Gone:      func() { b.metalog.Refused(node) }, // it may be a voter as well
 	})
 }
 

@@ -61,6 +61,16 @@ type Voter struct {
 	MinVersion, MaxVersion int16
 }
 
+// Endpoint finds where the voter listens by the name of a listener.
+func (v *Voter) Endpoint(listener string) (Endpoint, bool) {
+	for _, e := range v.Endpoints {
+		if e.Name == listener {
+			return e, true
+		}
+	}
+	return Endpoint{}, false
+}
+
 // VoterSet is the members of the quorum in the order of their ids. It is not
 // changed once made. The zero value is the empty set.
 type VoterSet struct {

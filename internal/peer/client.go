@@ -124,6 +124,20 @@ func (c *Client) Version(ctx context.Context, key, wish int16) (int16, error) {
 	return n.version(key, wish)
 }
 
+// Range is the lowest and the highest version of an API that both sides know. It
+// connects if need be.
+func (c *Client) Range(ctx context.Context, key int16) (low, high int16, err error) {
+	n, err := c.connect(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	if high, err = n.version(key, 0); err != nil {
+		return 0, 0, err
+	}
+	ours, _ := wire.Supported(key)
+	return max(ours.Min, n.versions[key].Min), high, nil
+}
+
 // Connected tells whether there is a connection that nothing is known against.
 func (c *Client) Connected() bool {
 	c.mu.Lock()

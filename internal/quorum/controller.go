@@ -11,6 +11,7 @@ import (
 	"weir/internal/controller"
 	"weir/internal/image"
 	"weir/internal/kraft"
+	"weir/internal/kraft/rpc"
 	"weir/internal/records"
 	"weir/internal/statemachine"
 )
@@ -18,22 +19,22 @@ import (
 // step is one call of the controller core.
 type step func(s controller.Step) controller.Result
 
-// Do carries a request to the active controller and waits for its committed
-// answer. While no leader is known it waits for one, at most until ctx ends.
-// statemachine.ErrNotLeader means that leadership was lost on the way: the
-// request may or may not have taken effect.
-func (n *Node) Do(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
-	f, err := n.route(req)
-	if err != nil {
-		return nil, err
-	}
-	if err := n.awaitActive(ctx); err != nil {
-		return nil, err
-	}
-	if q, ok := req.(*kmsg.UpdateFeaturesRequest); ok {
+// local lets the controller of this node decide, which is active.
+// statemachine.ErrNotLeader says that it no longer is: the request may or may not
+// have taken effect.
+func (n *Node) local(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
+	switch q := req.(type) {
+	case *kmsg.DescribeQuorumRequest:
+		quorum, leads := n.Quorum()
+		return rpc.DescribeQuorum(q, quorum, leads), nil
+	case *kmsg.UpdateFeaturesRequest:
 		if refusal := n.refuseKRaftVersion(q); refusal != nil {
 			return refusal, nil
 		}
+	}
+	f, err := n.route(req)
+	if err != nil {
+		return nil, err
 	}
 	res, err := n.machine.Do(ctx, kmsg.NameForKey(req.Key()), n.write(f))
 	if err != nil {
@@ -42,23 +43,23 @@ func (n *Node) Do(ctx context.Context, req kmsg.Request) (kmsg.Response, error) 
 	return res.(kmsg.Response), nil
 }
 
-// awaitActive waits until this node leads.
-func (n *Node) awaitActive(ctx context.Context) error {
-	for !n.Active() {
-		changed := n.leaderChanged()
-		if n.Active() {
-			return nil
+// Here is the controller of this node alone: what controller listeners ask.
+type Here struct{ n *Node }
+
+// Here is the controller of this node alone.
+func (n *Node) Here() Here { return Here{n} }
+
+// Do decides when this node is the active controller, and is a
+// *NotControllerError at once when it is not.
+func (h Here) Do(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
+	if !h.n.Active() {
+		leader := h.n.Leader().ID
+		if leader == h.n.o.NodeID { // leads, and has not caught up yet
+			leader = kraft.None
 		}
-		if l := n.Leader(); l.ID != kraft.None && l.ID != n.o.NodeID {
-			return fmt.Errorf("%w: node %d is the active controller", statemachine.ErrNotLeader, l.ID)
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return fmt.Errorf("%w: there is no active controller", statemachine.ErrNotLeader)
-		}
+		return nil, &NotControllerError{Leader: leader}
 	}
-	return nil
+	return h.n.local(ctx, req)
 }
 
 // route finds the core's method for a request.

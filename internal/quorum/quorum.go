@@ -25,6 +25,7 @@ import (
 	"weir/internal/image"
 	"weir/internal/kraft"
 	"weir/internal/metalog"
+	"weir/internal/peer"
 	"weir/internal/records"
 	"weir/internal/rng"
 	"weir/internal/statemachine"
@@ -34,10 +35,17 @@ import (
 type Options struct {
 	NodeID int32
 	Log    *metalog.Log
-	Core   *controller.Core
-	Rand   *rng.Source // owned by the Node from now on
-	Clock  clock.Clock
-	Logger *slog.Logger
+	Book   *Book
+	Core   *controller.Core // nil: a broker alone, which follows and never decides
+	// Transport is what the log was opened with; nil: a quorum of this node alone.
+	Transport *Transport
+	// Dial opens connections to controllers; nil: TCP.
+	Dial DialFunc
+	// RequestTimeout bounds a dial of a controller.
+	RequestTimeout time.Duration
+	Rand           *rng.Source // owned by the Node from now on
+	Clock          clock.Clock
+	Logger         *slog.Logger
 	// Snapshots are written after so many bytes of records, or so much time.
 	SnapshotBytes    int64         // metadata.log.max.record.bytes.between.snapshots
 	SnapshotInterval time.Duration // metadata.log.max.snapshot.interval.ms; 0: no limit
@@ -51,6 +59,12 @@ type Node struct {
 	subs    []Subscriber
 	feed    feed
 	loader  *image.Loader // used by the applying goroutine alone
+
+	peers struct { // connections to other controllers
+		sync.Mutex
+		m      map[controllerKey]*peer.Client
+		closed bool
+	}
 
 	leader  atomic.Pointer[kraft.LeaderAndEpoch]
 	changes struct { // closed and replaced when the leader, or who is active, changes
@@ -73,13 +87,20 @@ func New(o Options) *Node {
 	n.snapshot.due = make(chan *image.Image, 1)
 	n.changes.c = make(chan struct{})
 	n.leader.Store(&kraft.LeaderAndEpoch{ID: kraft.None, Epoch: -1})
-	n.machine = statemachine.New(statemachine.Options[*image.Image, records.Versioned]{
+	if o.Core != nil {
+		n.machine = n.newMachine()
+	}
+	o.Log.Register(listener{n})
+	return n
+}
+
+func (n *Node) newMachine() *statemachine.Machine[*image.Image, records.Versioned] {
+	o := n.o
+	return statemachine.New(statemachine.Options[*image.Image, records.Versioned]{
 		Name: "__cluster_metadata-0", Log: appender{o.Log}, Initial: image.New(),
 		Apply: apply, Visible: (*image.Image).Visible, Activate: n.activate, Lost: o.Core.Deactivate,
 		Clock: o.Clock, Logger: o.Logger,
 	})
-	o.Log.Register(listener{n})
-	return n
 }
 
 // Images is the cluster as applied on this node.
@@ -92,7 +113,31 @@ func (n *Node) Subscribe(s Subscriber) { n.subs = append(n.subs, s) }
 func (n *Node) Leader() kraft.LeaderAndEpoch { return *n.leader.Load() }
 
 // Active tells whether this node is the active controller.
-func (n *Node) Active() bool { return n.machine.Epoch() >= 0 }
+func (n *Node) Active() bool { return n.machine != nil && n.machine.Epoch() >= 0 }
+
+// Resign hands the leadership on, when this node leads a quorum with others in
+// it, and returns when another node leads. An error says that none does yet.
+func (n *Node) Resign(ctx context.Context) error {
+	l := n.o.Log.Leader()
+	if set, _ := n.o.Log.Voters(); l.ID != n.o.NodeID || set.Len() < 2 {
+		return nil
+	}
+	n.o.Log.Resign(l.Epoch)
+	for {
+		changed := n.leaderChanged()
+		if now := n.Leader(); now.Epoch > l.Epoch && now.ID != kraft.None {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Close ends the connections to other controllers; requests to them fail.
+func (n *Node) Close() { n.closePeers() }
 
 // Quorum describes the quorum as its leader sees it; ok is false elsewhere.
 func (n *Node) Quorum() (kraft.Quorum, bool) { return n.o.Log.Quorum() }
@@ -102,7 +147,19 @@ func (n *Node) Quorum() (kraft.Quorum, bool) { return n.o.Log.Quorum() }
 func (n *Node) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return n.o.Log.Run(ctx) })
-	g.Go(func() error { return n.machine.Run(ctx) })
+	if n.machine != nil {
+		g.Go(func() error { return n.machine.Run(ctx) })
+	}
+	if n.o.Transport != nil {
+		g.Go(func() error {
+			select {
+			case err := <-n.o.Transport.Wrong():
+				return err
+			case <-ctx.Done():
+				return nil
+			}
+		})
+	}
 	g.Go(func() error { return n.follow(ctx) })
 	g.Go(func() error { return n.writeSnapshots(ctx) })
 	return g.Wait()
@@ -138,7 +195,9 @@ type listener struct{ n *Node }
 
 // Committed passes a batch to the controller and to the feed.
 func (l listener) Committed(b metalog.Batch) error {
-	l.n.machine.Commit(statemachine.Batch[records.Versioned]{Base: b.Base, Last: b.Last, Epoch: b.Epoch, TimestampMs: b.TimestampMs, Records: b.Records})
+	if l.n.machine != nil {
+		l.n.machine.Commit(statemachine.Batch[records.Versioned]{Base: b.Base, Last: b.Last, Epoch: b.Epoch, TimestampMs: b.TimestampMs, Records: b.Records})
+	}
 	l.n.feed.put(committed{records: b.Records, bytes: b.Bytes, prov: image.Provenance{Offset: b.Last, Epoch: b.Epoch, TimestampMs: b.TimestampMs}})
 	return nil
 }
@@ -161,7 +220,9 @@ func (l listener) LoadSnapshot(s metalog.Snapshot) error {
 	if !ok {
 		return fmt.Errorf("snapshot %v ends inside a metadata transaction", s.ID)
 	}
-	l.n.machine.Load(img, prov.Offset, prov.Epoch)
+	if l.n.machine != nil {
+		l.n.machine.Load(img, prov.Offset, prov.Epoch)
+	}
 	l.n.feed.put(committed{snapshot: true, records: recs, prov: prov})
 	return nil
 }
@@ -169,9 +230,11 @@ func (l listener) LoadSnapshot(s metalog.Snapshot) error {
 // LeaderChanged starts or ends the controller.
 func (l listener) LeaderChanged(le kraft.LeaderAndEpoch) error {
 	l.n.leader.Store(&le)
-	if le.ID == l.n.o.NodeID {
+	switch {
+	case l.n.machine == nil:
+	case le.ID == l.n.o.NodeID:
 		l.n.machine.Lead(le.Epoch)
-	} else {
+	default:
 		l.n.machine.Follow()
 	}
 	l.n.announce()
