@@ -57,7 +57,7 @@ func (ld *loader) firstUnsafe() int {
 }
 
 // recoverSegment makes the indexes of one segment anew and replays its batches
-// into producer state and, in the unsafe part, epochs. torn says that records
+// into producer state and, in the unsafe part, has the epochs agree with them. torn says that records
 // are missing at its end, so that those of later segments must go.
 func (ld *loader) recoverSegment(i int, unsafe bool, remaining int) (torn bool, err error) {
 	l, s := ld.l, ld.segments[i]
@@ -70,9 +70,6 @@ func (ld *loader) recoverSegment(i int, unsafe bool, remaining int) (torn bool, 
 	if err := l.rebuildProducersLocked(ld.segments[:i], ld.o.LogStart, base); err != nil {
 		return false, err
 	}
-	if unsafe {
-		l.epochs.TruncateFromEnd(base)
-	}
 	next := base
 	visit := func(e segment.Entry) error {
 		if b, ok := e.Batch(); ok {
@@ -80,7 +77,7 @@ func (ld *loader) recoverSegment(i int, unsafe bool, remaining int) (torn bool, 
 		}
 		next = e.LastOffset() + 1
 		if unsafe {
-			l.noteEpoch(e.Entry)
+			l.agreeOnEpoch(e.Entry)
 		}
 		return l.replayOne(e.Entry, s)
 	}
@@ -258,6 +255,22 @@ func (l *Log) replayOne(e batch.Entry, s *segment.Segment) error {
 		}
 	}
 	return nil
+}
+
+// agreeOnEpoch makes the epochs agree with one batch of a log that an unclean
+// stop has left. What the file tells stays where it is not refuted: compaction
+// may have removed the record that an epoch begins with.
+func (l *Log) agreeOnEpoch(e batch.Entry) {
+	b, ok := e.Batch()
+	if !ok || b.LeaderEpoch() < 0 {
+		return
+	}
+	first, known := l.epochs.At(b.BaseOffset())
+	last, _ := l.epochs.At(b.LastOffset())
+	if !known || first != b.LeaderEpoch() || last != b.LeaderEpoch() {
+		l.epochs.TruncateFromEnd(b.BaseOffset())
+		l.noteEpoch(e)
+	}
 }
 
 // noteEpoch notes the leader epoch of one batch.

@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/config"
 	"weir/internal/storage/epoch"
+	"weir/internal/storage/producer"
 	"weir/internal/vfs"
 )
 
@@ -111,6 +112,27 @@ func TestEpochThatStartsTooLate(t *testing.T) {
 	e.open()
 	if got := e.log.Epochs(); !slices.Equal(got, []epoch.Entry{{Epoch: 3, StartOffset: 0}}) {
 		t.Errorf("%v", got)
+	}
+}
+
+// Compaction may remove the record that an epoch begins with: where the epoch begins stays, as in Kafka.
+func TestEpochThatBeginsInAHole(t *testing.T) {
+	e := newEnv(t, nil)
+	want := []epoch.Entry{{Epoch: 1, StartOffset: 0}, {Epoch: 2, StartOffset: 2}, {Epoch: 4, StartOffset: 7}}
+	for i, at := range []int64{0, 5, 9} { // the batches at 2 and 7 are gone
+		e.log.AssignEpoch(want[i].Epoch, want[i].StartOffset)
+		if _, err := e.log.Append(build(spec{at: at, leader: want[i].Epoch}), Append{Origin: producer.OriginReplication, LeaderEpoch: want[i].Epoch}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := e.log.Flush(-1); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		e.reopen(false)
+		if got := e.log.Epochs(); !slices.Equal(got, want) {
+			t.Fatalf("%v, want %v", got, want)
+		}
 	}
 }
 
