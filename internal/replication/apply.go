@@ -53,6 +53,15 @@ func (m *Manager) join(img *image.Image) {
 		return
 	}
 	m.joined = true
+	err := m.o.Dirs.Settle(func(p checkpoint.TopicPartition) uuid.UUID {
+		if t := m.mine(img, p); t != nil {
+			return t.ID
+		}
+		return uuid.Zero
+	})
+	if err != nil {
+		m.o.Logger.Error("logs of several topics of one name are left", "err", err)
+	}
 	m.strays(img)
 	for id, part := range img.PartitionsOn(m.o.NodeID) {
 		if t, ok := img.TopicByID(id.Topic); ok {
@@ -103,15 +112,24 @@ func (m *Manager) configure(img *image.Image, d *image.Delta) {
 	}
 }
 
+// mine is the topic of a partition of which this broker has a replica, nil when it has none.
+func (m *Manager) mine(img *image.Image, p checkpoint.TopicPartition) *image.Topic {
+	t, ok := img.Topic(p.Topic)
+	if !ok {
+		return nil
+	}
+	if part, ok := t.Partition(p.Partition); !ok || !slices.Contains(part.Replicas, m.o.NodeID) {
+		return nil
+	}
+	return t
+}
+
 // strays moves logs that the image does not know out of the way. They
 // are kept: the operator decides (pain P16).
 func (m *Manager) strays(img *image.Image) {
 	m.o.Dirs.Logs(func(p checkpoint.TopicPartition, l *storage.Log, _ *dirs.Dir, future bool) bool {
-		t, ok := img.Topic(p.Topic)
-		if ok && (l.TopicID() == uuid.Zero || l.TopicID() == t.ID) {
-			if part, ok := t.Partition(p.Partition); ok && slices.Contains(part.Replicas, m.o.NodeID) {
-				return true
-			}
+		if t := m.mine(img, p); t != nil && (l.TopicID() == uuid.Zero || l.TopicID() == t.ID) {
+			return true
 		}
 		if err := m.o.Dirs.MarkStray(p, future); err != nil {
 			m.o.Logger.Error("cannot move a stray log", "dir", l.Dir(), "err", err)

@@ -13,6 +13,7 @@ import (
 	"weir/internal/checkpoint"
 	"weir/internal/partition"
 	"weir/internal/storage"
+	"weir/internal/uuid"
 )
 
 // numbered appends a record whose value begins with its offset.
@@ -170,5 +171,75 @@ func TestCopyIsFinished(t *testing.T) {
 	}
 	if done, err := finishCopy(r.Log(), future, &buf); !done || err != nil || future.LogEnd() != n || future.HighWatermark() != n || future.RecoveryPoint() != n {
 		t.Fatalf("the copy ends at %d, high watermark %d, recovery point %d: %v, %v", future.LogEnd(), future.HighWatermark(), future.RecoveryPoint(), done, err)
+	}
+}
+
+// Two directories hold a partition of one name, of two topics: the one that the image holds is served whichever was
+// loaded first, and the other one is kept as stray.
+func TestTheImageDecidesBetweenTopicsOfOneName(t *testing.T) {
+	for name, present := range map[string]uuid.UUID{"the first": t1, "the second": t2, "neither": {15: 9, 0: 2}} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnv(t)
+			p := checkpoint.TopicPartition{Topic: "a", Partition: 0}
+			for dir, id := range map[uuid.UUID]uuid.UUID{dirA: t1, dirB: t2} {
+				e.replay(topic("a", id), part(id, 0, 1, 0, dir, 1))
+				e.produce(e.get(id, 0), id.String())
+				e.replay(remove(id)) // and its directory comes back from somewhere
+				list, err := e.fs.ReadDir(e.dirs.ByID(dir).Path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, d := range list {
+					if d.IsDir() {
+						if err := e.fs.Rename(e.dirs.ByID(dir).Path+"/"+d.Name(), e.dirs.ByID(dir).Path+"/back"); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+			}
+			if err := e.dirs.Close(9); err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range []string{"/a", "/b"} {
+				if err := e.fs.Rename(d+"/back", d+"/a-0"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 2 { // and so at the next start
+				e.img = registered(e.epoch)
+				e.open()
+				e.replay(topic("a", present), part(present, 0, 1, 0, uuid.DirUnassigned, 1))
+				l := e.get(present, 0).Log()
+				if l.TopicID() != present || len(e.dirs.Failures()) != 0 {
+					t.Fatalf("%s of topic %s is served, failures %v", l.Dir(), l.TopicID(), e.dirs.Failures())
+				}
+				if end := l.LogEnd(); (end == 1) != (present == t1 || present == t2) || l.HighWatermark() != end {
+					t.Fatalf("it ends at %d, high watermark %d", end, l.HighWatermark())
+				}
+				strays := 0
+				for _, d := range []string{"/a", "/b"} {
+					list, err := e.fs.ReadDir(d)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if anyStray(list) {
+						strays++
+					}
+				}
+				want := 1
+				if present != t1 && present != t2 {
+					want = 2
+				}
+				if strays != want {
+					t.Fatalf("%d strays, want %d", strays, want)
+				}
+				if served, _ := e.dirs.Log(p); served != l {
+					t.Fatal("another log is in the registry")
+				}
+				if err := e.dirs.Crash(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
 	}
 }

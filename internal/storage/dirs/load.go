@@ -196,7 +196,7 @@ func (l *loading) open(f found) error {
 			log.SetHighWatermark(high)
 		}
 		if err = s.enter(f, log, l.dir); err != nil {
-			log.Abandon()
+			err = giveUp(log, err)
 		}
 	}
 	if err != nil {
@@ -213,7 +213,8 @@ func (l *loading) open(f found) error {
 // enter puts a loaded log into the registry. A topic's partition may be found in two directories when the node died
 // between the two renames of Promote: both hold the same then, or after a power cut the log that was moved away lacks a
 // tail. The one that holds more is taken, and the other one is kept as stray, so that later starts do not take that one.
-// Logs of two topics of the same name are left to the operator, as in Kafka.
+// Between logs of two topics of the same name the image decides, see Settle; without topic ids, from before 2.8, the
+// operator does, as in Kafka.
 func (s *Set) enter(f found, log *storage.Log, d *Dir) error {
 	s.mu.Lock()
 	into := s.slotsLocked(f.kind == storage.Future)
@@ -224,6 +225,9 @@ func (s *Set) enter(f found, log *storage.Log, d *Dir) error {
 		into[f.p] = e
 		s.mu.Unlock()
 		return nil
+	case other.log.TopicID() != log.TopicID() && log.TopicID() != uuid.Zero && other.log.TopicID() != uuid.Zero && f.kind == storage.Current:
+		s.mu.Unlock()
+		return &rivalError{log.TopicID(), other.log.Dir()}
 	case other.log.TopicID() != log.TopicID() || log.TopicID() == uuid.Zero || f.kind == storage.Future:
 		s.mu.Unlock()
 		return fmt.Errorf("a log of it stands in %s too: remove one of the two directories by hand", other.log.Dir())
@@ -239,6 +243,18 @@ func (s *Set) enter(f found, log *storage.Log, d *Dir) error {
 		return fmt.Errorf("keeping the log in %s as stray: %w", e.dir.Path, s.judge(e.dir, err))
 	}
 	return s.retired(f.p, e, storage.Stray)
+}
+
+// giveUp closes a log that cannot be served: cleanly when it may be later.
+func giveUp(log *storage.Log, err error) error {
+	if !errors.As(err, new(*rivalError)) {
+		log.Abandon()
+		return err
+	}
+	if cerr := log.Close(); cerr != nil {
+		return cerr // no rival any more, but a log that failed
+	}
+	return err
 }
 
 // keepLocked keeps the checkpoint entries of a partition that failed, so that writing the files does not lose them.

@@ -260,9 +260,15 @@ func (s *Set) retireFailed(p checkpoint.TopicPartition, future bool, kind storag
 	}
 	f := s.failures[i]
 	s.failures = slices.Delete(s.failures, i, i+1)
-	for _, offsets := range f.Dir.kept {
-		delete(offsets, p)
-	}
+	s.mu.Unlock()
+	return s.renameFailed(f, kind)
+}
+
+// renameFailed renames the directory of a log that is not open and not among the failures any more.
+func (s *Set) renameFailed(f Failure, kind storage.Kind) error {
+	p := f.Partition
+	s.mu.Lock()
+	f.Dir.forgetKeptLocked(p)
 	s.mu.Unlock()
 	to := filepath.Join(f.Dir.Path, storage.RenamedDirName(p.Topic, p.Partition, kind, s.o.Rand))
 	if err := errors.Join(s.o.FS.Rename(f.Path, to), s.o.FS.SyncDir(f.Dir.Path)); err != nil {
