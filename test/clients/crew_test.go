@@ -300,7 +300,11 @@ func startProgram(t *testing.T, n *testnode.Node, topic, group string, cmd *exec
 		t.Fatal(err)
 	}
 	p := &program{c: c, stdin: stdin, cmd: cmd}
-	p.gone = c.run(cmd, c.hear, c.grumble)
+	p.gone = c.run(cmd, c.hear, c.grumble, func(err error) {
+		if err != nil {
+			c.fail(fmt.Errorf("%s: %w", cmd.Path, err))
+		}
+	})
 	c.hands = p
 	t.Cleanup(func() { c.hands.end() })
 	return c
@@ -314,19 +318,22 @@ func (c *crew) grumble(line string) {
 }
 
 // run starts a process that ends with the test's, and hands on what it writes. The channel is closed when it has ended and
-// all lines were handed on; a bad end fails the crew.
-func (c *crew) run(cmd *exec.Cmd, stdout, stderr func(line string)) chan struct{} {
-	c.t.Helper()
+// all lines were handed on; ended is called just before, with the error of a bad end. A process that cannot be started fails
+// the crew.
+func (c *crew) run(cmd *exec.Cmd, stdout, stderr func(line string), ended func(error)) chan struct{} {
+	gone := make(chan struct{})
 	out, err1 := cmd.StdoutPipe()
 	errs, err2 := cmd.StderrPipe()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := errors.Join(err1, err2); err != nil {
-		c.t.Fatal(err)
+	err := errors.Join(err1, err2)
+	if err == nil {
+		err = cmd.Start()
 	}
-	if err := cmd.Start(); err != nil {
-		c.t.Fatal(err)
+	if err != nil {
+		c.fail(err)
+		close(gone)
+		return gone
 	}
-	gone := make(chan struct{})
 	var readers sync.WaitGroup
 	for pipe, each := range map[io.Reader]func(string){out: stdout, errs: stderr} {
 		readers.Go(func() {
@@ -341,9 +348,7 @@ func (c *crew) run(cmd *exec.Cmd, stdout, stderr func(line string)) chan struct{
 	}
 	go func() {
 		readers.Wait()
-		if err := cmd.Wait(); err != nil {
-			c.fail(fmt.Errorf("%s: %w", cmd.Path, err))
-		}
+		ended(cmd.Wait())
 		close(gone)
 	}()
 	return gone
@@ -369,7 +374,7 @@ func (p *program) end() {
 	}
 	limit := time.NewTimer(crewPatience)
 	defer limit.Stop()
-	if p.c.t.Failed() {
+	if p.cmd.Process != nil && p.c.t.Failed() {
 		_ = p.cmd.Process.Kill() // fails only when it has ended
 	}
 	select {

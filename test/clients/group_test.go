@@ -1,8 +1,10 @@
 package clients
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -152,6 +154,19 @@ func bothSystems(t *testing.T, test func(t *testing.T, n *testnode.Node)) {
 // olderApache is the last Apache Kafka that serves the clients which 4 turns away.
 const olderApache = "3.9.2"
 
+// oracleVersion makes the tools and nodes of Apache Kafka of another version for the rest of the test.
+func oracleVersion(t *testing.T, version string) {
+	t.Helper()
+	oracle := testnode.Oracle(t)
+	t.Setenv("KAFKA_VERSION", version)
+	t.Setenv("ORACLE_HOME", "") // the usual folder of that version
+	ctx, cancel := context.WithTimeout(t.Context(), installLimit)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, oracle, "install").CombinedOutput(); err != nil {
+		unavailable(t, "Apache Kafka %s cannot be had: %v\n%s", version, err, out)
+	}
+}
+
 // oldClient runs a test on Weir and, in the long form, on the last Apache Kafka that serves such a client.
 func oldClient(t *testing.T, test func(t *testing.T, n *testnode.Node)) {
 	t.Run(string(testnode.Ours), func(t *testing.T) { test(t, start(t)) })
@@ -159,8 +174,7 @@ func oldClient(t *testing.T, test func(t *testing.T, n *testnode.Node)) {
 		return
 	}
 	t.Run("kafka-"+olderApache, func(t *testing.T) {
-		testnode.Oracle(t)
-		t.Setenv("KAFKA_VERSION", olderApache)
+		oracleVersion(t, olderApache)
 		n := testnode.New(t, testnode.Options{System: testnode.Apache})
 		n.Start(t)
 		test(t, n)
