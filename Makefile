@@ -9,13 +9,13 @@ FUZZTIME ?= 10s
 
 export WEIR_ORACLE ?= $(abspath $(ORACLE))
 
-.PHONY: build check test race fuzz bench interop interop-full soak sim generate lint clean
+.PHONY: build check test race fuzz bench bench-go interop interop-full soak sim generate lint clean
 
 build: ## one static binary in bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/weir
 
 check: ## the quick one: format, vet, architecture rules, unit and scenario tests
-	@test -z "$$(gofmt -l cmd internal test)" || { gofmt -l cmd internal test; echo 'run: gofmt -w cmd internal test'; exit 1; }
+	@test -z "$$(gofmt -l cmd internal test bench)" || { gofmt -l cmd internal test bench; echo 'run: gofmt -w cmd internal test bench'; exit 1; }
 	$(GO) vet ./...
 	$(GO) test -short ./cmd/... ./internal/...
 
@@ -26,7 +26,7 @@ race: ## the packages with goroutines, under the race detector
 
 interop: build ## clients, tools and disks of the real Apache Kafka, in short form
 	$(GO) test -count=1 -tags interop ./internal/records ./internal/tool/storage
-	$(GO) test -count=1 -timeout 20m -p 1 ./test/...
+	$(GO) test -count=1 -timeout 20m -p 1 ./test/... ./bench
 
 interop-full: build ## all of it; writes test/results/interop-full.json
 	WEIR_FULL=1 $(GO) test -count=1 -timeout 180m -p 1 ./test/interop/... ./test/clients/... ./test/wire/... ./test/suites/...
@@ -42,7 +42,13 @@ fuzz: ## each fuzz target for FUZZTIME
 	@for p in $$($(GO) list ./internal/...); do \
 	  for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do echo "== $$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p || exit 1; done; done
 
-bench: ## benchmarks beside the code
+# make bench ONLY=produce,consume SYSTEM=weir SMALL=1 LOCK=FILE
+bench: build ## the same load on Weir and on Apache Kafka; all of it (25 minutes) writes test/results/bench.json
+	@mkdir -p bin && $(GO) test -c -o bin/weir-bench ./bench
+	@cd bench && WEIR_BIN=$(abspath $(BIN)) ../bin/weir-bench -test.run '^TestBench$$' -test.timeout 60m -full \
+	  $(if $(ONLY),-only $(ONLY)) $(if $(SYSTEM),-system $(SYSTEM)) $(if $(SMALL),-small) $(if $(LOCK),-lock $(LOCK))
+
+bench-go: ## benchmarks beside the code
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/...
 
 generate: ## code generated from our schema text

@@ -34,6 +34,8 @@ type Options struct {
 	FormatArgs []string          // more arguments for `storage format`
 	Binary     string            // the weir to run; that of Binary when empty
 	Props      map[string]string // more keys of server.properties, also to replace the ones that New writes
+	// Stock runs Apache Kafka as its users do, to be measured: the oracle's heap, both compilers, no class data archive.
+	Stock bool
 }
 
 // Node is a combined broker and controller with its directory. It is not goroutine safe.
@@ -46,6 +48,7 @@ type Node struct {
 
 	system  System
 	binary  string
+	stock   bool
 	props   map[string]string
 	started int // how many processes have been started
 	proc    *process
@@ -55,7 +58,7 @@ type Node struct {
 // failed, the end of the node's log is shown.
 func New(t testing.TB, o Options) *Node {
 	t.Helper()
-	n := &Node{ID: max(o.ID, 1), Dir: TempDir(t), system: o.System, binary: o.Binary}
+	n := &Node{ID: max(o.ID, 1), Dir: TempDir(t), system: o.System, binary: o.Binary, stock: o.Stock}
 	if n.system == "" {
 		n.system = Ours
 	}

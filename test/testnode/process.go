@@ -61,7 +61,11 @@ func (n *Node) Launch(t testing.TB, args ...string) {
 		cmd = exec.Command(n.binary, append([]string{"server", n.Properties()}, args...)...)
 	case Apache:
 		cmd = exec.Command(Oracle(t), "kafka-server-start", n.Properties())
-		cmd.Env = oracleEnv("-Xmx512m -Xms128m") // the cleaner alone has 128 MiB, twice while it is reconfigured
+		if n.stock {
+			cmd.Env = append(os.Environ(), "KAFKA_FAST=")
+		} else {
+			cmd.Env = oracleEnv("-Xmx512m -Xms128m") // the cleaner alone has 128 MiB, twice while it is reconfigured
+		}
 	}
 	log, err := os.OpenFile(n.Log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 
 // Machine says where a result was measured.
 type Machine struct {
+	CPU      string `json:"cpu,omitempty"`
 	CPUs     int    `json:"cpus"`
 	MemoryGB int    `json:"memory_gb"`
 	Kernel   string `json:"kernel"`
@@ -82,10 +83,29 @@ func machine() (Machine, error) {
 	if err := unix.Uname(&uts); err != nil {
 		return Machine{}, err
 	}
+	model, err := cpuModel()
+	if err != nil {
+		return Machine{}, err
+	}
 	return Machine{
+		CPU:      model,
 		CPUs:     runtime.NumCPU(),
 		MemoryGB: int(info.Totalram * uint64(info.Unit) >> 30),
 		Kernel:   unix.ByteSliceToString(uts.Release[:]),
 		Go:       runtime.Version(),
 	}, nil
+}
+
+// cpuModel is the processor's name; "" where the kernel does not tell.
+func cpuModel() (string, error) {
+	text, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(text)) {
+		if key, value, _ := strings.Cut(line, ":"); strings.TrimSpace(key) == "model name" {
+			return strings.TrimSpace(value), nil
+		}
+	}
+	return "", nil
 }

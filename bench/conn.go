@@ -1,0 +1,242 @@
+package bench
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// patience bounds every answer: a system that has stopped answering must fail a measurement, not hang it.
+const patience = 2 * time.Minute
+
+// conn is one connection. Requests and answers may be used from one goroutine each.
+type conn struct {
+	nc   net.Conn
+	r    *bufio.Reader
+	fmt  *kmsg.RequestFormatter
+	next int32  // correlation id
+	in   []byte // the last answer
+}
+
+func dial(addr string) (*conn, error) {
+	nc, err := net.DialTimeout("tcp", addr, patience)
+	if err != nil {
+		return nil, err
+	}
+	return &conn{nc: nc, r: bufio.NewReaderSize(nc, 64<<10), fmt: kmsg.NewRequestFormatter(kmsg.FormatterClientID("bench"))}, nil
+}
+
+func (c *conn) close() { _ = c.nc.Close() } // what was asked has been answered
+
+// ask sends a request and reads its answer into resp.
+func (c *conn) ask(req kmsg.Request, resp kmsg.Response) error {
+	c.next++
+	if _, err := c.nc.Write(c.fmt.AppendRequest(nil, req, c.next)); err != nil {
+		return err
+	}
+	return c.answer(req, resp)
+}
+
+// answer reads the answer to req into resp, whose bytes are valid until the next answer.
+func (c *conn) answer(req kmsg.Request, resp kmsg.Response) error {
+	b, err := c.frame()
+	if err != nil {
+		return err
+	}
+	b = b[4:] // correlation id: answers come in order
+	if req.IsFlexible() && req.Key() != int16(kmsg.ApiVersions) {
+		b = b[1:] // no tags in the header
+	}
+	resp.SetVersion(req.GetVersion())
+	return resp.ReadFrom(b)
+}
+
+// frame reads one answer; it is valid until the next call.
+func (c *conn) frame() ([]byte, error) {
+	if err := c.nc.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		return nil, err
+	}
+	var size [4]byte
+	if _, err := io.ReadFull(c.r, size[:]); err != nil {
+		return nil, err
+	}
+	n := int(binary.BigEndian.Uint32(size[:]))
+	if cap(c.in) < n {
+		c.in = make([]byte, n)
+	}
+	c.in = c.in[:n]
+	_, err := io.ReadFull(c.r, c.in)
+	return c.in, err
+}
+
+// Versions of the requests: the highest that both systems serve and that name topics, or their ids, as real clients do.
+const (
+	metadataVersion       = 12
+	createTopicsVersion   = 7
+	deleteTopicsVersion   = 5
+	initProducerIDVersion = 4
+	produceVersion        = 12
+	fetchVersion          = 17
+	listOffsetsVersion    = 8
+)
+
+// answers tells whether a broker answers as a member of its cluster.
+func answers(addr string, id int32) error {
+	c, err := dial(addr)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	m, err := c.metadata()
+	if err != nil {
+		return err
+	}
+	for _, b := range m.Brokers {
+		if b.NodeID == id {
+			return nil
+		}
+	}
+	return fmt.Errorf("broker %d is not among the %d that are alive", id, len(m.Brokers))
+}
+
+// metadata asks for some topics.
+func (c *conn) metadata(topics ...string) (*kmsg.MetadataResponse, error) {
+	req := kmsg.NewMetadataRequest()
+	req.Version = metadataVersion
+	req.Topics = []kmsg.MetadataRequestTopic{}
+	for _, name := range topics {
+		t := kmsg.NewMetadataRequestTopic()
+		t.Topic = &name
+		req.Topics = append(req.Topics, t)
+	}
+	resp := kmsg.NewMetadataResponse()
+	return &resp, c.ask(&req, &resp)
+}
+
+// topic is what a load needs to know of a topic.
+type topic struct {
+	name       string
+	id         [16]byte
+	partitions int32
+}
+
+// createTopic makes a topic of one replica and waits for its leaders.
+func createTopic(t testing.TB, s System, name string, partitions int32) topic {
+	t.Helper()
+	c := mustDial(t, s)
+	defer c.close()
+	req := kmsg.NewCreateTopicsRequest()
+	req.Version, req.TimeoutMillis = createTopicsVersion, int32(patience/time.Millisecond)
+	nt := kmsg.NewCreateTopicsRequestTopic()
+	nt.Topic, nt.NumPartitions, nt.ReplicationFactor = name, partitions, 1
+	req.Topics = append(req.Topics, nt)
+	resp := kmsg.NewCreateTopicsResponse()
+	if err := c.ask(&req, &resp); err != nil {
+		t.Fatal(err)
+	}
+	if err := kerr.ErrorForCode(resp.Topics[0].ErrorCode); err != nil {
+		t.Fatalf("creating %s: %v", name, err)
+	}
+	var made topic
+	poll(t, patience, "leaders of "+name, func() (err error) {
+		if made, err = c.leaders(name); err != nil {
+			return err
+		}
+		_, err = c.ends(made) // the metadata may be ahead of the leader
+		return err
+	})
+	return made
+}
+
+// leaders finds a topic all of whose partitions have a leader.
+func (c *conn) leaders(name string) (topic, error) {
+	m, err := c.metadata(name)
+	if err != nil {
+		return topic{}, err
+	}
+	mt := m.Topics[0]
+	if err := kerr.ErrorForCode(mt.ErrorCode); err != nil {
+		return topic{}, err
+	}
+	for _, p := range mt.Partitions {
+		if p.Leader < 0 || p.ErrorCode != 0 {
+			return topic{}, fmt.Errorf("%s-%d has leader %d, error %w", name, p.Partition, p.Leader, kerr.ErrorForCode(p.ErrorCode))
+		}
+	}
+	return topic{name: name, id: mt.TopicID, partitions: int32(len(mt.Partitions))}, nil
+}
+
+// deleteTopic deletes a topic.
+func deleteTopic(t testing.TB, s System, tp topic) {
+	t.Helper()
+	c := mustDial(t, s)
+	defer c.close()
+	req := kmsg.NewDeleteTopicsRequest()
+	req.Version, req.TimeoutMillis, req.TopicNames = deleteTopicsVersion, int32(patience/time.Millisecond), []string{tp.name}
+	resp := kmsg.NewDeleteTopicsResponse()
+	if err := c.ask(&req, &resp); err != nil {
+		t.Fatal(err)
+	}
+	if err := kerr.ErrorForCode(resp.Topics[0].ErrorCode); err != nil {
+		t.Fatalf("deleting %s: %v", tp.name, err)
+	}
+}
+
+func mustDial(t testing.TB, s System) *conn {
+	t.Helper()
+	c, err := dial(s.Bootstrap()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// ends asks for the log ends of a topic's partitions.
+func (c *conn) ends(tp topic) ([]int64, error) {
+	req := kmsg.NewListOffsetsRequest()
+	req.Version = listOffsetsVersion
+	rt := kmsg.NewListOffsetsRequestTopic()
+	rt.Topic = tp.name
+	for p := range tp.partitions {
+		rp := kmsg.NewListOffsetsRequestTopicPartition()
+		rp.Partition, rp.Timestamp = p, -1
+		rt.Partitions = append(rt.Partitions, rp)
+	}
+	req.Topics = append(req.Topics, rt)
+	resp := kmsg.NewListOffsetsResponse()
+	if err := c.ask(&req, &resp); err != nil {
+		return nil, err
+	}
+	out := make([]int64, tp.partitions)
+	for _, p := range resp.Topics[0].Partitions {
+		if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+			return nil, fmt.Errorf("%s-%d: %w", tp.name, p.Partition, err)
+		}
+		out[p.Partition] = p.Offset
+	}
+	return out, nil
+}
+
+// producerID asks for the id of an idempotent producer.
+func (c *conn) producerID() (id int64, epoch int16, err error) {
+	req := kmsg.NewInitProducerIDRequest()
+	req.Version = initProducerIDVersion
+	resp := kmsg.NewInitProducerIDResponse()
+	for range 100 { // a fresh Apache Kafka answers COORDINATOR_LOAD_IN_PROGRESS until it has a block of ids
+		if err := c.ask(&req, &resp); err != nil {
+			return 0, 0, err
+		}
+		if err = kerr.ErrorForCode(resp.ErrorCode); err == nil || !errors.Is(err, kerr.CoordinatorLoadInProgress) {
+			break
+		}
+	}
+	return resp.ProducerID, resp.ProducerEpoch, err
+}

@@ -1,0 +1,35 @@
+package bench
+
+import (
+	"fmt"
+)
+
+// consumeScenario: consumers read what stands in the page cache, as fast as they can.
+func consumeScenario(b *Bench) {
+	b.Start()
+	least := kafkaWarm
+	bytes := amount[int64](b, gb, 20<<20)
+	for _, l := range loads() {
+		if l.acks != 1 {
+			continue // makes no difference to who reads
+		}
+		tp := b.topic(partitions)
+		ps := newProducers(b.T, b.System, tp, l, clients)
+		s := ps.run(b.T, bytes, inFlight, nil)
+		ps.close()
+		cold, warm := b.warmUp(bytes, least, func() round { return b.consumeRound(tp, l, s) })
+		b.drop(tp)
+		least = 0
+		name := fmt.Sprintf("%d B %s", l.valueBytes, l.codec)
+		b.put(Figure{Name: name + ": CPU", Unit: "s/GB", Goal: 3.0 / 4}, Value{cold.cpuPerGB, warm.cpuPerGB})
+		b.put(Figure{Name: name + ": rate", Unit: "records/s", More: true}, Value{cold.perSec, warm.perSec})
+	}
+}
+
+func (b *Bench) consumeRound(tp topic, l load, s sent) round {
+	before := cpu(b.T, b.System)
+	r := consume(b.T, b.System, tp, clients, s.records)
+	out := round{cpuPerGB: (cpu(b.T, b.System) - before) / (float64(s.bytes) / gb), perSec: float64(r.records) / r.took.Seconds()}
+	b.progress("%s: %.2f CPU s/GB, %.0f records/s", l, out.cpuPerGB, out.perSec)
+	return out
+}
