@@ -1,8 +1,9 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
-	"sync"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -32,7 +33,7 @@ func (g *Groups) Sync(ctx context.Context, q *kmsg.SyncGroupRequest) kmsg.Respon
 
 // Heartbeat keeps a member's session.
 func (g *Groups) Heartbeat(ctx context.Context, q *kmsg.HeartbeatRequest) kmsg.Response {
-	r, err := g.bounded(ctx, q.Group, "heartbeat", func(c *group.Core, s group.Step, to classic.Waiter) group.Result { return c.Heartbeat(s, q, to) })
+	r, err := g.ask(ctx, q.Group, "heartbeat", func(c *group.Core, s group.Step, to classic.Waiter) group.Result { return c.Heartbeat(s, q, to) })
 	switch {
 	case err == kerr.CoordinatorLoadInProgress:
 		// Not an error to a member: its session begins anew once all is loaded.
@@ -45,7 +46,7 @@ func (g *Groups) Heartbeat(ctx context.Context, q *kmsg.HeartbeatRequest) kmsg.R
 
 // Leave takes members out of a group.
 func (g *Groups) Leave(ctx context.Context, q *kmsg.LeaveGroupRequest) kmsg.Response {
-	r, err := g.bounded(ctx, q.Group, "leave", func(c *group.Core, s group.Step, to classic.Waiter) group.Result { return c.Leave(s, q, to) })
+	r, err := g.ask(ctx, q.Group, "leave", func(c *group.Core, s group.Step, to classic.Waiter) group.Result { return c.Leave(s, q, to) })
 	if err != nil {
 		return &kmsg.LeaveGroupResponse{Version: q.Version, ErrorCode: err.Code}
 	}
@@ -54,7 +55,7 @@ func (g *Groups) Leave(ctx context.Context, q *kmsg.LeaveGroupRequest) kmsg.Resp
 
 // Commit stores offsets.
 func (g *Groups) Commit(ctx context.Context, q *kmsg.OffsetCommitRequest) *kmsg.OffsetCommitResponse {
-	r, err := g.bounded(ctx, q.Group, "commit", func(c *group.Core, s group.Step, to classic.Waiter) group.Result { return c.Commit(s, q, to) })
+	r, err := g.ask(ctx, q.Group, "commit", func(c *group.Core, s group.Step, to classic.Waiter) group.Result { return c.Commit(s, q, to) })
 	if err != nil {
 		return group.CommitRefused(q, err)
 	}
@@ -63,7 +64,7 @@ func (g *Groups) Commit(ctx context.Context, q *kmsg.OffsetCommitRequest) *kmsg.
 
 // DeleteOffsets removes offsets.
 func (g *Groups) DeleteOffsets(ctx context.Context, q *kmsg.OffsetDeleteRequest) *kmsg.OffsetDeleteResponse {
-	r, err := g.bounded(ctx, q.Group, "delete offsets", func(c *group.Core, s group.Step, to classic.Waiter) group.Result { return c.DeleteOffsets(s, q, to) })
+	r, err := g.ask(ctx, q.Group, "delete offsets", func(c *group.Core, s group.Step, to classic.Waiter) group.Result { return c.DeleteOffsets(s, q, to) })
 	if err != nil {
 		return &kmsg.OffsetDeleteResponse{Version: q.Version, ErrorCode: err.Code}
 	}
@@ -81,31 +82,48 @@ func (g *Groups) Fetch(ctx context.Context, q *kmsg.OffsetFetchRequestGroup, sta
 		}
 		return s.Fetch(q, false), nil
 	}
-	v, err := g.read(ctx, id, func(_ *group.Core, s group.Step) any { return s.State.Fetch(q, true) })
-	if err != nil {
-		return kmsg.OffsetFetchResponseGroup{}, err
-	}
-	return v.(kmsg.OffsetFetchResponseGroup), nil
+	return inLoop(ctx, g, id, func(m *member, v groupView, to func(kmsg.OffsetFetchResponseGroup, error)) (groupResult, error) {
+		r := v.State.Fetch(q, true)
+		return groupResult{Done: g.await(m, v, func(err error) { to(r, err) })}, nil
+	})
 }
 
-// read asks a core without changing anything.
-func (g *Groups) read(ctx context.Context, id int32, f func(c *group.Core, s group.Step) any) (any, *kerr.Error) {
-	ctx, cancel := context.WithTimeout(ctx, g.o.Timeout)
-	defer cancel()
+// read asks a core for what is committed, and waits for no commit.
+func read[T any](ctx context.Context, g *Groups, id int32, f func(c *group.Core, s group.Step) T) (T, *kerr.Error) {
+	return inLoop(ctx, g, id, func(m *member, v groupView, to func(T, error)) (groupResult, error) {
+		s, err := g.rt.Committed(id)
+		if err == nil {
+			to(f(m.core, group.Step{Now: v.Now, State: s}), nil)
+		}
+		return groupResult{}, err
+	})
+}
+
+// inLoop runs f with a partition's core and waits until f, or what it leaves
+// behind, calls to: the first call counts. An error of f is an answer, too.
+func inLoop[T any](ctx context.Context, g *Groups, id int32, f func(m *member, v groupView, to func(T, error)) (groupResult, error)) (T, *kerr.Error) {
 	type answer struct {
-		v   any
+		v   T
 		err error
 	}
 	out := make(chan answer, 1)
-	g.rt.Submit(id, "read", func(m *member, v groupView) (groupResult, error) {
-		return groupResult{Response: f(m.core, group.Step{Now: v.Now, State: v.State})}, nil
-	}, func(v any, err error) { out <- answer{v, err} })
-	select {
-	case a := <-out:
-		return a.v, kindOf(a.err)
-	case <-ctx.Done():
-		return nil, kerr.CoordinatorNotAvailable
+	to := func(v T, err error) {
+		select {
+		case out <- answer{v, err}:
+		default: // it has been answered
+		}
 	}
+	g.rt.Submit(id, "read", func(m *member, v groupView) (groupResult, error) { return f(m, v, to) }, func(_ any, err error) {
+		var none T
+		to(none, err)
+	})
+	var a answer
+	select {
+	case a = <-out:
+	case <-ctx.Done():
+		a.err = ctx.Err()
+	}
+	return a.v, kindOf(a.err)
 }
 
 // Describe tells of a group. One that waits for a rebalance is logged, with those
@@ -115,7 +133,7 @@ func (g *Groups) Describe(ctx context.Context, id string, version int16) kmsg.De
 		d kmsg.DescribeGroupsResponseGroup
 		w *classic.Missing
 	}
-	v, err := g.read(ctx, g.Partition(id), func(c *group.Core, s group.Step) any {
+	x, err := read(ctx, g, g.Partition(id), func(c *group.Core, s group.Step) described {
 		d, w := c.Describe(s, id, version)
 		return described{d, w}
 	})
@@ -124,9 +142,8 @@ func (g *Groups) Describe(ctx context.Context, id string, version int16) kmsg.De
 		d.Group, d.ErrorCode = id, err.Code
 		return d
 	}
-	x := v.(described)
-	if w := x.w; w != nil {
-		g.o.Logger.Info("group coordinator: a rebalance waits for members", "group", w.Group, "state", w.State.String(), "members", w.Members, "since", w.Since, "for", w.For)
+	if x.w != nil {
+		g.logWaiting(x.w)
 	}
 	return x.d
 }
@@ -135,18 +152,18 @@ func (g *Groups) Describe(ctx context.Context, id string, version int16) kmsg.De
 // the whole list fail, so that no group seems to be missing.
 func (g *Groups) List(ctx context.Context, states, types []string) ([]kmsg.ListGroupsResponseGroup, *kerr.Error) {
 	ids, loading := g.rt.Active()
-	if loading {
+	if loading > 0 {
 		return nil, kerr.CoordinatorLoadInProgress
 	}
 	out := []kmsg.ListGroupsResponseGroup{}
 	for _, id := range ids {
-		v, err := g.read(ctx, id, func(c *group.Core, s group.Step) any { return c.List(s, states, types) })
+		some, err := read(ctx, g, id, func(c *group.Core, s group.Step) []kmsg.ListGroupsResponseGroup { return c.List(s, states, types) })
 		switch {
 		case err == kerr.NotCoordinator: // lost meanwhile: another broker tells of them
 		case err != nil:
 			return nil, err
 		default:
-			out = append(out, v.([]kmsg.ListGroupsResponseGroup)...)
+			out = append(out, some...)
 		}
 	}
 	return out, nil
@@ -154,30 +171,23 @@ func (g *Groups) List(ctx context.Context, states, types []string) ([]kmsg.ListG
 
 // Delete removes a group with its offsets.
 func (g *Groups) Delete(ctx context.Context, id string) *kerr.Error {
-	ctx, cancel := context.WithTimeout(ctx, g.o.Timeout)
-	defer cancel()
-	done := make(chan *kerr.Error, 1)
-	g.rt.Submit(g.Partition(id), "delete", func(m *member, v groupView) (groupResult, error) {
-		return g.decide(m, v, func(s group.Step) group.Result {
-			r, refused := m.core.DeleteGroup(s, id)
-			r.Answers = nil
-			if refused != nil {
-				done <- refused
-			}
+	_, err := inLoop(ctx, g, g.Partition(id), func(m *member, v groupView, to func(struct{}, error)) (groupResult, error) {
+		var refused *kerr.Error
+		r, err := g.decide(m, v, func(s group.Step) (r group.Result) {
+			r, refused = m.core.DeleteGroup(s, id)
 			return r
 		})
-	}, func(_ any, err error) {
-		select {
-		case done <- kindOf(err):
-		default: // refused
-		}
+		follow := r.Done
+		tell := g.await(m, v, func(err error) {
+			if err == nil && refused != nil {
+				err = refused
+			}
+			to(struct{}{}, err)
+		})
+		r.Done = func(err error) { follow(err); tell(err) }
+		return r, err
 	})
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return kerr.CoordinatorNotAvailable
-	}
+	return err
 }
 
 // Apply is quorum.Subscriber's: offsets of deleted topics are forgotten.
@@ -203,33 +213,37 @@ func (g *Groups) Apply(_ *image.Image, d *image.Delta) {
 
 // Summary is the groups of this broker for metrics.
 type Summary struct {
-	Groups, Offsets int
-	Waiting         []*classic.Missing // rebalances that wait for somebody
+	// Partitions of __consumer_offsets that this broker leads, and those of them
+	// that are still being loaded.
+	Partitions, Loading int
+	Offsets             int
+	States              map[classic.State]int // groups in each state
+	Waiting             []*classic.Missing    // rebalances that wait for somebody, the oldest first
 	group.Stats
 }
 
-// Summary asks every partition.
+// Summary asks every partition; it waits for no commit.
 func (g *Groups) Summary(ctx context.Context) Summary {
-	var out Summary
-	var mu sync.Mutex // an answer may come after its wait was given up
-	ids, _ := g.rt.Active()
+	out := Summary{States: map[classic.State]int{}}
+	ids, loading := g.rt.Active()
+	out.Partitions, out.Loading = len(ids)+loading, loading
 	for _, id := range ids {
-		_, err := g.read(ctx, id, func(c *group.Core, s group.Step) any {
-			mu.Lock()
-			defer mu.Unlock()
-			st := c.Stats()
-			out.Groups += s.State.NumGroups()
-			out.Offsets += s.State.NumOffsets()
-			out.Waiting = append(out.Waiting, c.Missing(s.Now)...)
-			out.Commits, out.Deletions = out.Commits+st.Commits, out.Deletions+st.Deletions
-			out.Expirations, out.Rebalances = out.Expirations+st.Expirations, out.Rebalances+st.Rebalances
-			return nil
+		one, err := read(ctx, g, id, func(c *group.Core, s group.Step) Summary {
+			return Summary{Offsets: s.State.NumOffsets(), States: c.States(s), Waiting: c.Missing(s.Now), Stats: c.Stats()}
 		})
 		if err != nil {
 			continue // not ours any more
 		}
+		out.Offsets += one.Offsets
+		for state, n := range one.States {
+			out.States[state] += n
+		}
+		out.Waiting = append(out.Waiting, one.Waiting...)
+		out.Commits, out.Deletions = out.Commits+one.Commits, out.Deletions+one.Deletions
+		out.Expirations, out.Rebalances = out.Expirations+one.Expirations, out.Rebalances+one.Rebalances
 	}
-	mu.Lock()
-	defer mu.Unlock()
+	slices.SortFunc(out.Waiting, func(a, b *classic.Missing) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Group, b.Group))
+	})
 	return out
 }

@@ -68,7 +68,57 @@ func NewGroups(o GroupsOptions) *Groups {
 type member struct {
 	core *group.Core
 	post func(name string, w groupWrite)
+	// waiting are the writes that are not known to be committed, oldest first.
+	// Those that have been told of their fate may stand in it, too.
+	waiting []*awaited
 }
+
+// awaited is a write that waits for its commit, for offsets.commit.timeout.ms at
+// most. What it has appended stays: it may be committed yet (Kafka's
+// CoordinatorRuntime does the same).
+type awaited struct {
+	until time.Time
+	told  bool
+	fate  func(err error)
+}
+
+func (w *awaited) end(err error) {
+	if !w.told {
+		w.told = true
+		w.fate(err)
+	}
+}
+
+// await has fate called once: when the write is committed (nil), has failed, or
+// has waited for too long. What it returns is the write's Done.
+func (g *Groups) await(m *member, v groupView, fate func(err error)) func(error) {
+	w := &awaited{until: v.Now.Add(g.o.Timeout), fate: fate}
+	m.waiting = append(m.waiting, w)
+	return w.end
+}
+
+// next is when the oldest write will have waited for too long, zero when none waits.
+func (m *member) next() time.Time {
+	for len(m.waiting) > 0 && m.waiting[0].told {
+		m.waiting[0] = nil
+		m.waiting = m.waiting[1:]
+	}
+	if len(m.waiting) == 0 {
+		m.waiting = nil
+		return time.Time{}
+	}
+	return m.waiting[0].until
+}
+
+// giveUp ends the writes that have waited for too long.
+func (m *member) giveUp(now time.Time) {
+	for !m.next().IsZero() && !m.next().After(now) {
+		m.waiting[0].end(errNotCommitted)
+	}
+}
+
+// errNotCommitted ends a write that has waited for offsets.commit.timeout.ms.
+var errNotCommitted = errors.New("not committed in time")
 
 type (
 	groupWrite  = statemachine.Write[*group.State, group.Record]
@@ -85,22 +135,29 @@ func (g *Groups) program(m *member) Program[*member, *group.State, group.Record]
 		Activate: func(v groupView) (groupResult, error) { return g.decide(m, v, m.core.Activate) },
 		Lost:     func() { give(m.core.Lost()) },
 		Due: func() (time.Time, string, groupWrite) {
-			return m.core.Next(), "deadline", func(v groupView) (groupResult, error) { return g.decide(m, v, m.core.Due) }
+			at := m.core.Next()
+			if w := m.next(); !w.IsZero() && (at.IsZero() || w.Before(at)) {
+				return w, "commit timeout", func(v groupView) (groupResult, error) { m.giveUp(v.Now); return groupResult{}, nil }
+			}
+			return at, "deadline", func(v groupView) (groupResult, error) { return g.decide(m, v, m.core.Due) }
 		},
 	}
 }
 
-// decide takes one step of a core. When its records are committed, the answers
-// are given and the step that follows is taken.
+// decide takes one step of a core. When its records are committed, or are not in
+// time, the answers are given and the step that follows is taken.
 func (g *Groups) decide(m *member, v groupView, step func(group.Step) group.Result) (groupResult, error) {
 	r := step(group.Step{Now: v.Now, State: v.State})
 	for _, line := range r.Notes {
 		g.o.Logger.Info("group coordinator: " + line)
 	}
+	for _, w := range r.Waits {
+		g.logWaiting(w)
+	}
 	for i := range r.Records {
 		r.Records[i].Delta = int32(i)
 	}
-	return groupResult{Records: r.Records, Done: func(err error) {
+	return groupResult{Records: r.Records, Done: g.await(m, v, func(err error) {
 		refused := kindOf(err)
 		for _, a := range r.Answers {
 			if refused != nil {
@@ -108,12 +165,33 @@ func (g *Groups) decide(m *member, v groupView, step func(group.Step) group.Resu
 			}
 			a.To(a.Response)
 		}
-		if r.Then != nil {
-			m.post("follow-up", func(v groupView) (groupResult, error) {
-				return g.decide(m, v, func(s group.Step) group.Result { return r.Then(s, refused) })
-			})
+		if r.Then == nil {
+			return
 		}
-	}}, nil
+		m.post("follow-up", func(v groupView) (groupResult, error) {
+			return g.decide(m, v, func(s group.Step) group.Result {
+				out := r.Then(s, refused)
+				if refused != nil {
+					// What tells of a failure has nothing to wait for.
+					give(out.Answers)
+					out.Answers = nil
+				}
+				return out
+			})
+		})
+	})}, nil
+}
+
+// logWaiting says whom a rebalance waits for, since when and until when.
+func (g *Groups) logWaiting(w *classic.Missing) {
+	attrs := []any{"group", w.Group, "state", w.State.String(), "generation", w.Generation, "members", w.Names(), "since", w.Since, "for", w.For.Round(time.Millisecond)}
+	if !w.Until.IsZero() {
+		attrs = append(attrs, "until", w.Until)
+	}
+	if w.Why != "" {
+		attrs = append(attrs, "reason", w.Why)
+	}
+	g.o.Logger.Info("group coordinator: a rebalance waits for members", attrs...)
 }
 
 func give(answers []classic.Answer) {
@@ -126,6 +204,7 @@ func give(answers []classic.Answer) {
 // coordinator translates them; nil for none.
 func kindOf(err error) *kerr.Error {
 	var (
+		known   *kerr.Error
 		few     *partition.NotEnoughReplicasError
 		disk    *storage.DiskError
 		damaged *storage.CorruptError
@@ -133,12 +212,14 @@ func kindOf(err error) *kerr.Error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &known):
+		return known
 	case errors.Is(err, ErrLoading):
 		return kerr.CoordinatorLoadInProgress
 	case errors.Is(err, ErrNotCoordinator), errors.Is(err, statemachine.ErrNotLeader), errors.Is(err, statemachine.ErrStopped),
 		errors.As(err, &disk), errors.As(err, &damaged), errors.Is(err, storage.ErrNoSpace), errors.Is(err, storage.ErrClosed):
 		return kerr.NotCoordinator
-	case errors.As(err, &few), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case errors.As(err, &few), errors.Is(err, errNotCommitted), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return kerr.CoordinatorNotAvailable
 	}
 	return kerr.UnknownServerError
@@ -217,11 +298,4 @@ func (g *Groups) ask(ctx context.Context, id, name string, step func(c *group.Co
 	case <-ctx.Done():
 		return nil, kerr.CoordinatorNotAvailable
 	}
-}
-
-// bounded is ask for what is not parked: it ends after offsets.commit.timeout.ms.
-func (g *Groups) bounded(ctx context.Context, id, name string, step func(c *group.Core, s group.Step, to classic.Waiter) group.Result) (kmsg.Response, *kerr.Error) {
-	ctx, cancel := context.WithTimeout(ctx, g.o.Timeout)
-	defer cancel()
-	return g.ask(ctx, id, name, step)
 }

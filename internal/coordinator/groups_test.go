@@ -90,7 +90,7 @@ func TestLifeAndReload(t *testing.T) {
 		if d := r.groups.Describe(r.ctx, "g", 6); d.State != "Empty" {
 			r.Errorf("after the session: %+v", d)
 		}
-		if s := r.groups.Summary(r.ctx); s.Groups != 1 || s.Offsets != 2 || len(s.Waiting) != 0 {
+		if s := r.groups.Summary(r.ctx); s.States[classic.Empty] != 1 || s.Partitions != 1 || s.Offsets != 2 || len(s.Waiting) != 0 {
 			r.Errorf("summary: %+v", s)
 		}
 	})
@@ -311,7 +311,7 @@ func TestIdlePartitions(t *testing.T) {
 		r.groups.Leads(p, 1) // once more is harmless
 	}
 	r.groups.rt.work.Wait()
-	if ids, loading := r.groups.rt.Active(); len(ids) != 50 || loading {
+	if ids, loading := r.groups.rt.Active(); len(ids) != 50 || loading != 0 {
 		t.Errorf("%d partitions are active, loading: %v", len(ids), loading)
 	}
 	for n := 0; runtime.NumGoroutine() > before && n < 1000; n++ {

@@ -190,9 +190,9 @@ func (rt *Runtime[C, S, R]) Committed(id int32) (S, error) {
 	return s.machine.Committed().State, nil
 }
 
-// Active lists the partitions that have been loaded; loading is whether there are
-// others that this broker leads.
-func (rt *Runtime[C, S, R]) Active() (ids []int32, loading bool) {
+// Active lists the partitions that have been loaded; loading counts the others
+// that this broker leads.
+func (rt *Runtime[C, S, R]) Active() (ids []int32, loading int) {
 	rt.mu.RLock()
 	defer rt.mu.RUnlock()
 	for id, s := range rt.shards {
@@ -200,7 +200,7 @@ func (rt *Runtime[C, S, R]) Active() (ids []int32, loading bool) {
 		case phaseActive:
 			ids = append(ids, id)
 		case phaseLoading:
-			loading = true
+			loading++
 		}
 	}
 	return ids, loading

@@ -68,8 +68,9 @@ type Result struct {
 	// Then, when set, is called when Records are committed (failed is nil) or were
 	// refused. What it returns is to be carried out like any other Result.
 	Then func(s Step, failed *kerr.Error) Result
-	// Notes are lines for the log.
+	// Notes are lines for the log, and so are Waits: rebalances that wait for somebody.
 	Notes []string
+	Waits []*classic.Missing
 }
 
 // Stats is what the core did so far.
@@ -130,6 +131,8 @@ func (c *Core) Due(s Step) Result {
 		g.JoinDue(st)
 	case classic.Sync:
 		g.SyncDue(st)
+	case classic.Overdue:
+		g.OverdueDue(st)
 	}
 	var r Result
 	r.take(c, g.ID, st)
@@ -147,7 +150,7 @@ func (c *Core) step(s Step) *classic.Step {
 // take makes a group's step part of the result.
 func (r *Result) take(c *Core, id string, s *classic.Step) {
 	r.Answers = append(r.Answers, s.Answers...)
-	r.Notes = append(r.Notes, s.Notes...)
+	r.Notes, r.Waits = append(r.Notes, s.Notes...), append(r.Waits, s.Waits...)
 	if s.Record != nil {
 		r.Records = append(r.Records, Record{Producer: noProducer, Group: &GroupRecord{ID: id, Value: s.Record}})
 	}
@@ -242,10 +245,12 @@ func (c *Core) create(s Step, g *classic.Group, r *Result) {
 		c.scheduleExpiry(s.Now)
 	}
 	r.Then = func(s Step, failed *kerr.Error) Result {
-		if failed == nil || c.soft.groups[g.ID] != g || s.State.Group(g.ID) != nil {
+		if failed == nil || c.soft.groups[g.ID] != g {
 			return Result{}
 		}
-		c.drop(s, g.ID)
+		if s.State.Group(g.ID) == nil { // else it is only late, and may be committed yet
+			c.drop(s, g.ID)
+		}
 		return Result{Answers: g.Waiters(failed)}
 	}
 }
@@ -337,18 +342,38 @@ func (c *Core) Describe(s Step, id string, version int16) (kmsg.DescribeGroupsRe
 		return d, nil
 	}
 	g.Describe(&d)
-	return d, g.Missing(s.Now)
+	return d, g.Missing(c.step(s))
 }
 
 // Missing tells of every rebalance that waits for somebody.
 func (c *Core) Missing(now time.Time) []*classic.Missing {
 	var out []*classic.Missing
+	st := c.step(Step{Now: now})
 	for _, g := range c.soft.groups {
-		if m := g.Missing(now); m != nil {
+		if m := g.Missing(st); m != nil {
 			out = append(out, m)
 		}
 	}
 	return out
+}
+
+// States counts the groups in each state.
+func (c *Core) States(s Step) map[classic.State]int {
+	out := map[classic.State]int{}
+	for id, v := range s.State.Groups() {
+		out[c.stateOf(id, v)]++
+	}
+	return out
+}
+
+func (c *Core) stateOf(id string, v *records.GroupMetadataValue) classic.State {
+	switch g := c.soft.groups[id]; {
+	case g != nil:
+		return g.State()
+	case len(v.Members) > 0:
+		return classic.Stable // as it will be when it is looked at
+	}
+	return classic.Empty
 }
 
 // List yields the groups in any of the given states and of any of the given
@@ -361,23 +386,15 @@ func (c *Core) List(s Step, states, types []string) []kmsg.ListGroupsResponseGro
 	}
 	for id, v := range s.State.Groups() {
 		e := kmsg.NewListGroupsResponseGroup()
-		e.Group, e.ProtocolType, e.GroupType, e.GroupState = id, v.ProtocolType, kind, stored(v).String()
+		e.Group, e.ProtocolType, e.GroupType, e.GroupState = id, v.ProtocolType, kind, c.stateOf(id, v).String()
 		if g := c.soft.groups[id]; g != nil {
-			e.ProtocolType, e.GroupState = g.ProtocolType(), g.State().String()
+			e.ProtocolType = g.ProtocolType()
 		}
 		if matches(states, e.GroupState) {
 			out = append(out, e)
 		}
 	}
 	return out
-}
-
-// stored is the state that a group is in after it was loaded.
-func stored(v *records.GroupMetadataValue) classic.State {
-	if len(v.Members) > 0 {
-		return classic.Stable
-	}
-	return classic.Empty
 }
 
 func matches(filter []string, value string) bool {

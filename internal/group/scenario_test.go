@@ -51,6 +51,9 @@ func (s *sim) step(f func(Step) Result) {
 	for _, n := range r.Notes {
 		s.printf("note: %s\n", n)
 	}
+	for _, w := range r.Waits {
+		s.printf("note: group %s: %v waits for %s\n", w.Group, w.State, s.waiting(w))
+	}
 	var failed *kerr.Error
 	if len(r.Records) > 0 {
 		if failed, s.refuse = s.refuse, nil; failed == nil {
@@ -493,7 +496,13 @@ func (s *sim) describe(id string, version int16) {
 		s.printf("  %s instance %s client %q %q assignment %q\n", m.MemberID, opt(m.InstanceID), m.ClientID, m.ClientHost, m.MemberAssignment)
 	}
 	if missing != nil {
-		slices.Sort(missing.Members)
-		s.printf("  waits for %v since %v\n", missing.Members, missing.For)
+		s.printf("  waits for %s\n", s.waiting(missing))
 	}
+}
+
+// waiting shows whom a rebalance waits for, and for how much longer.
+func (s *sim) waiting(w *classic.Missing) string {
+	names := w.Names()
+	slices.Sort(names)
+	return fmt.Sprintf("[%s] since %v, for %v more: %s", strings.Join(names, ", "), w.For, w.Until.Sub(s.now), w.Why)
 }

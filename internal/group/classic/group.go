@@ -77,6 +77,9 @@ type Group struct {
 	pending         map[string]bool // ids that were handed out and have not come back
 	unsynced        map[string]bool // members that have not asked for their assignment
 	newMember       bool            // somebody joined during the initial delay
+	why             string          // the reason of the last rebalance
+	rebalancing     time.Time       // when the running rebalance began
+	tellAfter       time.Duration   // it is told of again when it has lasted as long
 	// delay and remaining are those of the running initial rebalance.
 	initial          bool
 	delay, remaining time.Duration
@@ -230,6 +233,7 @@ func (g *Group) Valid() error {
 
 func (g *Group) enter(s *Step, to State) {
 	g.previous, g.state, g.sinceMs = g.state, to, s.nowMs()
+	g.watch(s)
 }
 
 func (g *Group) add(m *Member) {

@@ -135,6 +135,7 @@ func (g *Group) Waiters(err *kerr.Error) []Answer {
 func (g *Group) CancelTimers(s *Step) {
 	s.Timers.Cancel(Timer{Kind: Join, Group: g.ID})
 	s.Timers.Cancel(Timer{Kind: Sync, Group: g.ID})
+	s.Timers.Cancel(Timer{Kind: Overdue, Group: g.ID})
 	for _, m := range g.order {
 		s.Timers.Cancel(Timer{Session, g.ID, m.ID})
 	}

@@ -3,7 +3,6 @@ package classic
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 )
@@ -34,12 +33,14 @@ func (g *Group) prepare(s *Step, why string) {
 	}
 	g.enter(s, PreparingRebalance)
 	s.Notes = append(s.Notes, fmt.Sprintf("group %s: preparing to rebalance from %v with old generation %d: %s", g.ID, from, g.generation, why))
+	g.why = why
 	switch {
 	case g.initial:
 	case g.allJoined():
 		g.complete(s)
 	default:
 		s.Timers.Set(Timer{Kind: Join, Group: g.ID}, s.Now.Add(g.rebalanceTimeout()))
+		g.tellMissing(s)
 	}
 }
 
@@ -201,41 +202,4 @@ func (g *Group) synced(s *Step, id string) {
 	if len(g.unsynced) == 0 {
 		s.Timers.Cancel(Timer{Kind: Sync, Group: g.ID})
 	}
-}
-
-// Missing says whom a rebalance waits for, and since when; nil when it waits for
-// nobody.
-func (g *Group) Missing(now time.Time) *Missing {
-	w := &Missing{Group: g.ID, State: g.state}
-	switch g.state {
-	case PreparingRebalance:
-		for _, m := range g.order {
-			if m.join == nil {
-				w.Members = append(w.Members, m.ID)
-			}
-		}
-		for id := range g.pending {
-			w.Members = append(w.Members, id)
-		}
-	case CompletingRebalance:
-		if m := g.members[g.leaderID()]; m != nil && m.sync == nil {
-			w.Members = append(w.Members, m.ID+" (leader)")
-		}
-	default:
-		return nil
-	}
-	if g.sinceMs >= 0 {
-		w.Since = time.UnixMilli(g.sinceMs)
-		w.For = now.Sub(w.Since)
-	}
-	return w
-}
-
-// Missing is what a rebalance waits for.
-type Missing struct {
-	Group   string
-	State   State
-	Members []string
-	Since   time.Time
-	For     time.Duration
 }

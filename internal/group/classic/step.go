@@ -42,6 +42,8 @@ const (
 	Join
 	// Sync is due when members that have joined should have asked for their assignment.
 	Sync
+	// Overdue is due when a rebalance that waits for members is to be told of again.
+	Overdue
 	// Expiry is due when offsets and groups are to be checked for their age. It
 	// belongs to package group.
 	Expiry
@@ -77,8 +79,9 @@ type Step struct {
 	// Then, when set, is the next step of the same request: it is called when
 	// Record is committed (failed is nil) or was refused.
 	Then func(s *Step, failed *kerr.Error)
-	// Notes are lines for the log.
+	// Notes are lines for the log, and so are Waits.
 	Notes []string
+	Waits []*Missing
 }
 
 func (s *Step) answer(w *Waiting, r kmsg.Response) {
