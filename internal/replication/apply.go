@@ -2,6 +2,7 @@ package replication
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -52,7 +53,6 @@ func (m *Manager) join(img *image.Image) {
 	if epoch := m.o.Epoch(); epoch < 0 || img.Provenance.Offset < epoch {
 		return
 	}
-	m.joined = true
 	err := m.o.Dirs.Settle(func(p checkpoint.TopicPartition) uuid.UUID {
 		if t := m.mine(img, p); t != nil {
 			return t.ID
@@ -68,6 +68,7 @@ func (m *Manager) join(img *image.Image) {
 			m.place(img, t, id.Partition, part)
 		}
 	}
+	m.joined = true
 	poke(m.moves) // copies that an earlier run has begun go on
 }
 
@@ -190,7 +191,10 @@ func (m *Manager) open(img *image.Image, t *image.Topic, id int32, p *image.Part
 	}
 	log, dir := m.o.Dirs.Log(name)
 	if log == nil {
-		var err error
+		err := m.mayStandOffline(known, e != nil || !m.joined)
+		if err != nil {
+			return nil, err
+		}
 		if log, dir, err = m.o.Dirs.Create(name, t.ID, want, false); err != nil {
 			return nil, err
 		}
@@ -209,6 +213,17 @@ func (m *Manager) open(img *image.Image, t *image.Topic, id int32, p *image.Part
 	m.replicas[k] = &entry{replica: r}
 	m.mu.Unlock()
 	return r, nil
+}
+
+// mayStandOffline refuses to make an empty log for a partition that was here before, when the controller does not know
+// its directory: it may stand in one that is offline now. Apache Kafka keeps such a replica offline too while it runs;
+// we do so after a start as well, or its records would be replaced by nothing without a word.
+func (m *Manager) mayStandOffline(known uuid.UUID, wasHere bool) error {
+	offline := m.o.Dirs.OfflineDirs()
+	if len(offline) == 0 || !wasHere || !known.IsZero() && !known.Reserved() {
+		return nil
+	}
+	return fmt.Errorf("its log directory is not known and may be %s, which is offline: bring that back, or take it out of log.dirs to begin with an empty log", offline[0].Path)
 }
 
 // offline records why there is no replica to use.

@@ -24,6 +24,7 @@ import (
 	"weir/internal/storage"
 	"weir/internal/storage/dirs"
 	"weir/internal/uuid"
+	"weir/internal/vfs"
 	"weir/internal/vfs/memfs"
 )
 
@@ -51,6 +52,7 @@ type env struct {
 	epoch int64 // of the broker's registration
 	ctl   *fakeController
 	files *storage.FileLimiter // nil: none
+	disk  vfs.FS               // what the Manager sees of fs
 }
 
 // fakeController takes requests and answers what the test says.
@@ -76,7 +78,7 @@ func (f *fakeController) Do(_ context.Context, req kmsg.Request) (kmsg.Response,
 func newEnv(t *testing.T) *env {
 	t.Helper()
 	e := &env{t: t, fs: memfs.New(), clock: clock.NewManual(start), epoch: 9, ctl: &fakeController{}}
-	e.img = registered(e.epoch)
+	e.disk, e.img = e.fs, registered(e.epoch)
 	for path, id := range map[string]uuid.UUID{"/a": dirA, "/b": dirB} {
 		if err := e.fs.MkdirAll(path, 0o755); err != nil {
 			t.Fatal(err)
@@ -114,7 +116,7 @@ func (e *env) open() {
 	}
 	quiet := slog.New(slog.DiscardHandler)
 	e.dirs, err = dirs.Open(dirs.Options{
-		FS: e.fs, LogDirs: []string{"/a", "/b"}, NodeID: self, Clock: e.clock, Rand: rng.New(1), Logger: quiet,
+		FS: e.disk, LogDirs: []string{"/a", "/b"}, NodeID: self, Clock: e.clock, Rand: rng.New(1), Logger: quiet,
 		Log: func(checkpoint.TopicPartition) storage.Options {
 			return storage.Options{Config: defaults, Files: e.files}
 		},
@@ -127,7 +129,7 @@ func (e *env) open() {
 		e.t.Fatal(err)
 	}
 	e.Manager = New(Options{
-		NodeID: self, FS: e.fs, Dirs: e.dirs, Clock: e.clock, Logger: quiet, Buffers: new(batch.Pool), Static: static,
+		NodeID: self, FS: e.disk, Dirs: e.dirs, Clock: e.clock, Logger: quiet, Buffers: new(batch.Pool), Static: static,
 		Controller: e.ctl, Epoch: func() int64 { return e.epoch }, MaxLag: time.Second,
 	})
 }

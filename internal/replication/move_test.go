@@ -1,19 +1,23 @@
 package replication
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"weir/internal/batch"
 	"weir/internal/checkpoint"
 	"weir/internal/partition"
+	"weir/internal/records"
 	"weir/internal/storage"
 	"weir/internal/uuid"
+	"weir/internal/vfs/errfs"
 )
 
 // numbered appends a record whose value begins with its offset.
@@ -241,5 +245,49 @@ func TestTheImageDecidesBetweenTopicsOfOneName(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The controller does not know the directory of a replica yet, and the directory fails. No empty log is made elsewhere
+// in the place of its records: not when the image changes, nor at the next start, until there is no directory offline.
+func TestReplicaMayStandInAnOfflineDirectory(t *testing.T) {
+	e := newEnv(t)
+	e.replay(topic("b", t2), part(t2, 0, 1, 0, dirA, 1))
+	e.replay(topic("a", t1), part(t1, 0, 1, 0, uuid.DirUnassigned, 1)) // goes to the other directory
+	l := e.get(t1, 0).Log()
+	e.produce(e.get(t1, 0), "1")
+	_, d := e.dirs.Log(checkpoint.TopicPartition{Topic: "a", Partition: 0})
+	e.dirs.Fail(d, errors.New("i/o error"))
+	change := records.NewPartitionChangeRecord()
+	change.TopicID, change.PartitionID, change.Leader = t1, 0, 1
+	e.replay(&change)
+	var offline *OfflineError
+	if _, err := e.Replica(t1, 0); !errors.As(err, &offline) || !strings.Contains(err.Error(), d.Path) {
+		t.Fatalf("after a change: %v", err)
+	}
+	e.replay(part(t2, 1, 1, 0, uuid.DirUnassigned, 1)) // a new one is made all the same
+	e.get(t2, 1)
+	if err := e.dirs.Crash(); err != nil {
+		t.Fatal(err)
+	}
+
+	faults := errfs.Wrap(e.fs, errfs.Rule{Op: errfs.Stat, Path: d.Path + "/" + checkpoint.MetaFile, Err: syscall.EIO})
+	recs := []records.Metadata{topic("a", t1), part(t1, 0, 1, 1, uuid.DirUnassigned, 1), topic("b", t2), part(t2, 1, 1, 1, uuid.DirUnassigned, 1)}
+	e.disk, e.img = faults, registered(e.epoch)
+	e.open()
+	e.replay(recs...)
+	if _, err := e.Replica(t1, 0); !errors.As(err, &offline) || !strings.Contains(err.Error(), d.Path) {
+		t.Fatalf("after a start: %v", err)
+	}
+	e.get(t2, 1) // its log is there
+	if err := e.dirs.Crash(); err != nil {
+		t.Fatal(err)
+	}
+	faults.Set()
+	e.img = registered(e.epoch)
+	e.open()
+	e.replay(recs...)
+	if got := e.get(t1, 0).Log(); got.Dir() != l.Dir() || got.LogEnd() != 1 {
+		t.Fatalf("when the directory is back: %s ends at %d", got.Dir(), got.LogEnd())
 	}
 }
