@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"weir/internal/group"
 	"weir/internal/group/classic"
 	"weir/internal/image"
+	"weir/internal/metrics"
 	"weir/internal/rng"
 )
 
@@ -60,4 +62,21 @@ func (b *Broker) groupTopic() api.InternalTopic {
 		t.Replicas = int16(s.Int("offsets.topic.replication.factor"))
 	}
 	return t
+}
+
+// groupMetrics tells of the groups that this broker coordinates.
+func (b *Broker) groupMetrics(r *metrics.Registry) {
+	r.RegisterGroups(func() metrics.Groups {
+		s := b.groups.Summary(context.Background())
+		g := metrics.Groups{
+			Partitions: s.Partitions - s.Loading, Loading: s.Loading, Offsets: s.Offsets,
+			Empty: s.States[classic.Empty], PreparingRebalance: s.States[classic.PreparingRebalance],
+			CompletingRebalance: s.States[classic.CompletingRebalance], Stable: s.States[classic.Stable],
+			Commits: s.Commits, Expirations: s.Expirations, Deletions: s.Deletions, Rebalances: s.Rebalances,
+		}
+		for _, w := range s.Waiting {
+			g.Waiting = append(g.Waiting, metrics.WaitingRebalance{Group: w.Group, Members: len(w.Members), For: w.For})
+		}
+		return g
+	})
 }
