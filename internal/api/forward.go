@@ -19,6 +19,8 @@ import (
 //	AlterConfigs             v2 flexible
 //	IncrementalAlterConfigs  v1 flexible
 //	UpdateFeatures           v1 upgrade types and validate only (KIP-584); v2 one error for all features
+//	AlterPartitionReassignments  v1 may forbid another replication factor (KIP-860)
+//	ListPartitionReassignments   v0 all of them, or those of some partitions
 //	ElectLeaders             v1 unclean elections (KIP-460); v2 flexible
 //	DescribeQuorum           v1 times of the last fetch (KIP-836); v2 directory ids and the voters' addresses (KIP-853)
 //	UnregisterBroker         v0 also of a broker that lives (KIP-500): it is out until its next registration

@@ -35,10 +35,12 @@ type Node struct {
 	Groups     Groups
 	GroupTopic InternalTopic // how __consumer_offsets is created
 
-	AutoCreateTopics bool  // auto.create.topics.enable
-	FetchMaxBytes    int   // fetch.max.bytes
-	SessionSlots     int   // max.incremental.fetch.session.cache.slots
-	MaxPartitions    int32 // max.request.partition.size.limit
+	Gone             func(*image.Broker) bool // see Metadata
+	NearRacks        bool                     // replica.selector.class
+	AutoCreateTopics bool                     // auto.create.topics.enable
+	FetchMaxBytes    int                      // fetch.max.bytes
+	SessionSlots     int                      // max.incremental.fetch.session.cache.slots
+	MaxPartitions    int32                    // max.request.partition.size.limit
 }
 
 // BrokerTable is what the listeners for clients serve.
@@ -49,22 +51,25 @@ func (n *Node) BrokerTable() *Table {
 		&Produce{Images: n.Images, Replicas: n.Replicas, Clock: n.Clock},
 		&Fetch{
 			Images: n.Images, Replicas: n.Replicas, Sessions: NewSessions(n.Clock, n.SessionSlots),
-			Clock: n.Clock, Buffers: n.Buffers, MaxBytes: n.FetchMaxBytes,
+			Clock: n.Clock, Buffers: n.Buffers, MaxBytes: n.FetchMaxBytes, NearRacks: n.NearRacks,
 		},
 		&ListOffsets{Images: n.Images, Replicas: n.Replicas},
-		&Metadata{Images: n.Images, Controller: n.Controller, ClusterID: n.ClusterID, AutoCreate: n.AutoCreateTopics},
+		&Metadata{Images: n.Images, Controller: n.Controller, ClusterID: n.ClusterID, AutoCreate: n.AutoCreateTopics, Gone: n.Gone},
 		&DescribeTopicPartitions{Images: n.Images, MaxPartitions: n.MaxPartitions},
 		&InitProducerID{IDs: &ProducerIDs{Controller: n.Controller, NodeID: n.NodeID, Epoch: n.Epoch, Images: n.Images}},
 		&OffsetForLeaderEpoch{Images: n.Images, Replicas: n.Replicas},
 		&DeleteRecords{Images: n.Images, Replicas: n.Replicas, Clock: n.Clock},
 		&DescribeProducers{Images: n.Images, Replicas: n.Replicas},
 		&DescribeConfigs{Images: n.Images, Configs: n.Configs, NodeID: n.NodeID},
+		&ListConfigResources{Images: n.Images},
 		&DescribeCluster{Images: n.Images, ClusterID: n.ClusterID, Leader: n.Leader},
 		&DescribeLogDirs{Images: n.Images, Dirs: n.LogDirs},
 		&AlterReplicaLogDirs{Images: n.Images, Dirs: n.LogDirs},
 	}
 	for _, k := range []kmsg.Key{kmsg.AlterConfigs, kmsg.IncrementalAlterConfigs} {
-		handlers = append(handlers, &AlterConfigs{Forward: Forward{API: k, Controller: n.Controller}, NodeID: n.NodeID})
+		handlers = append(handlers, &AlterConfigs{
+			Forward: Forward{API: k, Controller: n.Controller, Images: n.Images}, NodeID: n.NodeID, Configs: n.Configs,
+		})
 	}
 	handlers = append(handlers, n.groups()...)
 	handlers = append(handlers, &Forward{API: kmsg.DescribeQuorum, Controller: n.Controller})
@@ -103,6 +108,8 @@ func (n *Node) administration(c Controller) []Handler {
 		&Forward{API: kmsg.CreatePartitions, Controller: c, Images: n.Images, Settled: partitionsCreated},
 		forward(kmsg.UpdateFeatures),
 		forward(kmsg.ElectLeaders),
+		forward(kmsg.AlterPartitionAssignments),
+		forward(kmsg.ListPartitionReassignments),
 		forward(kmsg.UnregisterBroker),
 		&ACLs{API: kmsg.DescribeACLs},
 		&ACLs{API: kmsg.CreateACLs},

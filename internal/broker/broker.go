@@ -26,7 +26,9 @@ import (
 	"weir/internal/config"
 	"weir/internal/coordinator"
 	"weir/internal/image"
+	"weir/internal/kraft"
 	"weir/internal/lifecycle"
+	"weir/internal/liveness"
 	"weir/internal/metalog"
 	"weir/internal/metrics"
 	"weir/internal/network"
@@ -65,6 +67,7 @@ type Broker struct {
 	replicas  *replication.Manager
 	groups    *coordinator.Groups
 	lifecycle *lifecycle.Lifecycle
+	liveness  *liveness.Watch
 	clients   *network.Server
 	control   *network.Server
 	metrics   *metrics.Server
@@ -160,6 +163,7 @@ func (b *Broker) run() {
 	}
 	if b.o.Node.Controller {
 		b.parts.Go(func() error { return lifecycle.RegisterController(run, b.controllerRegistration()) })
+		b.parts.Go(func() error { return b.liveness.Run(run) })
 		b.control.Start()
 	}
 	context.AfterFunc(run, func() { close(b.failed) })
@@ -228,15 +232,39 @@ func (b *Broker) closeNetwork(ctx context.Context) []error {
 func (b *Broker) leave(ctx context.Context) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	go func() {
-		select {
-		case <-b.failed:
-			cancel(errors.New("a part of the node has failed"))
-		case <-ctx.Done():
-		}
-	}()
+	go b.watchLeaving(ctx, cancel)
 	if err := b.lifecycle.Shutdown(ctx); err != nil {
 		b.logger.Warn("leaving without the controller's consent", "err", err)
+	}
+}
+
+// leaderlessFor is how long a broker that stops waits for a controller while there
+// is none: the last nodes of a cluster that is stopped never get one.
+const leaderlessFor = 5 * time.Second
+
+// watchLeaving ends the wait for the controller's consent when nothing can come of it.
+func (b *Broker) watchLeaving(ctx context.Context, cancel context.CancelCauseFunc) {
+	const look = 250 * time.Millisecond
+	for leaderless := time.Duration(0); ; leaderless += look {
+		if b.quorum.Leader().ID != kraft.None {
+			leaderless = 0
+		}
+		if leaderless >= leaderlessFor {
+			cancel(errors.New("the metadata quorum has no leader"))
+			return
+		}
+		over := make(chan struct{})
+		t := b.clock.AfterFunc(look, func() { close(over) })
+		select {
+		case <-b.failed:
+			t.Stop()
+			cancel(errors.New("a part of the node has failed"))
+			return
+		case <-ctx.Done():
+			t.Stop()
+			return
+		case <-over:
+		}
 	}
 }
 

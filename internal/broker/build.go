@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -92,6 +93,22 @@ func fetchSettings(s *config.Static) replication.FetchSettings {
 	}
 }
 
+// nearRacks reads replica.selector.class, of which Kafka brings two.
+func nearRacks(s *config.Static) (bool, error) {
+	const near, leader = "org.apache.kafka.common.replica.RackAwareReplicaSelector", "org.apache.kafka.common.replica.LeaderSelector"
+	if s.Null("replica.selector.class") {
+		return false, nil
+	}
+	switch c := s.String("replica.selector.class"); c {
+	case near:
+		return true, nil
+	case leader, "":
+		return false, nil
+	default:
+		return false, fmt.Errorf("replica.selector.class=%s: Weir runs no Java classes, it knows %s and %s", c, near, leader)
+	}
+}
+
 // openNetwork binds the listeners of this node's roles. Those of controllers accept at once.
 func (b *Broker) openNetwork() error {
 	n, s := b.o.Node, b.o.Static
@@ -111,6 +128,10 @@ func (b *Broker) openNetwork() error {
 	}
 	node.Replicas, node.LogDirs, node.Epoch = b.replicas, b.replicas, func() int64 { return b.lifecycle.Epoch() }
 	node.Groups, node.GroupTopic = b.groups, b.groupTopic()
+	node.Gone = b.replicas.Gone
+	if node.NearRacks, err = nearRacks(s); err != nil {
+		return err
+	}
 	node.AutoCreateTopics, node.FetchMaxBytes = s.Bool("auto.create.topics.enable"), int(s.Int("fetch.max.bytes"))
 	node.SessionSlots, node.MaxPartitions = int(s.Int("max.incremental.fetch.session.cache.slots")), s.Int("max.request.partition.size.limit")
 	b.clients, err = b.listen(n.DataListeners(), n.InterBroker, node.BrokerTable())
@@ -129,7 +150,7 @@ func (b *Broker) openLifecycle(previousEpoch int64) {
 		Endpoints: reachable(n.Advertised, b.clients), Features: b.registered, Rack: n.Rack,
 		Dirs: ids, Cordoned: b.dirs.Cordoned, PreviousEpoch: previousEpoch,
 		Controller: b.quorum, Images: b.quorum.Images(), Interval: ms(b.o.Static.Long("broker.heartbeat.interval.ms")),
-		Clock: b.clock, Logger: b.logger, OfflineDirs: b.offlineDirs,
+		Clock: b.clock, Logger: b.logger, OfflineDirs: b.offlineDirs, Answers: b.answers,
 		GiveUp: func(err error) bool { return errors.Is(err, storage.ErrNoSpace) },
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"sync"
 
+	"weir/internal/image"
 	"weir/internal/peer"
 	"weir/internal/replication"
 )
@@ -48,3 +49,37 @@ func (b *Broker) addresses(node int32) []string {
 	}
 	return nil
 }
+
+// everyAddress lists all addresses that a broker has registered.
+func everyAddress(r *image.Broker) []string {
+	var out []string
+	for _, e := range r.Endpoints {
+		out = append(out, net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port))))
+	}
+	return out
+}
+
+// answers tells whether a broker's process answers at an address with which it is
+// registered. This node's own listeners do not count: they are bound already, and
+// accept nobody before this broker is registered.
+func (b *Broker) answers(ctx context.Context, r *image.Broker) bool {
+	own := reachable(b.o.Node.Advertised, b.clients)
+	for _, e := range r.Endpoints {
+		if e.Protocol != 0 || slices.ContainsFunc(own, func(o image.Endpoint) bool { return o.Host == e.Host && o.Port == e.Port }) {
+			continue
+		}
+		c := peer.New(peer.Options{
+			Node: r.ID, ClientID: "broker-" + strconv.Itoa(int(r.ID)) + "-probe", DialTimeout: probeTimeout, Clock: b.clock, Logger: b.logger,
+			Addresses: func() []string { return []string{net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port)))} },
+		})
+		_, err := c.Version(ctx, int16(kmsg.ApiVersions), 0)
+		c.Close()
+		if err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// probeTimeout is how long a process that is alive may take to answer.
+const probeTimeout = 500 * time.Millisecond

@@ -12,6 +12,7 @@ import (
 	"weir/internal/controller"
 	"weir/internal/kraft"
 	"weir/internal/lifecycle"
+	"weir/internal/liveness"
 	"weir/internal/metalog"
 	"weir/internal/quorum"
 	"weir/internal/rng"
@@ -48,8 +49,17 @@ func (b *Broker) openQuorum() error {
 		if o.Core, err = b.controllerCore(); err != nil {
 			return err
 		}
+		b.liveness = liveness.New(liveness.Options{
+			NodeID: n.NodeID, Addresses: everyAddress, Active: func() bool { return b.quorum.Active() },
+			Fence: func(ctx context.Context, dead []controller.BrokerRef) error { return b.quorum.FenceDead(ctx, dead) },
+			Clock: b.clock, Logger: b.logger,
+		})
+		o.Activated = b.liveness.Lead
 	}
 	b.quorum = quorum.New(o)
+	if b.liveness != nil {
+		b.quorum.Subscribe(b.liveness)
+	}
 	return nil
 }
 

@@ -47,7 +47,7 @@ fetch.max.bytes max.incremental.fetch.session.cache.slots max.request.partition.
 producer.id.expiration.ms producer.id.expiration.check.interval.ms
 replica.lag.time.max.ms replica.high.watermark.checkpoint.interval.ms
 replica.fetch.wait.max.ms replica.fetch.min.bytes replica.fetch.max.bytes replica.fetch.response.max.bytes
-replica.fetch.backoff.ms replica.socket.timeout.ms num.replica.fetchers
+replica.selector.class replica.fetch.backoff.ms replica.socket.timeout.ms num.replica.fetchers
 unstable.feature.versions.enable
 group.initial.rebalance.delay.ms group.max.size group.min.session.timeout.ms group.max.session.timeout.ms
 offsets.retention.minutes offsets.retention.check.interval.ms offset.metadata.max.bytes offsets.commit.timeout.ms

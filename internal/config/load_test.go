@@ -92,7 +92,7 @@ func TestLoadWarnings(t *testing.T) {
 		{"log.retention.hours=1\nlog.retention.hours=1", ""},
 		{"inter.broker.protocol.version=3.9", "f:1: inter.broker.protocol.version has no effect: the finalized metadata.version rules what nodes speak; raise it with `weir features upgrade`"},
 		{"log.message.format.version=2.0", "f:1: log.message.format.version has no effect: records are always stored in the newest format (message format v2)"},
-		{"replica.selector.class=x.Y", "f:1: replica.selector.class=x.Y: Weir does not honour this key yet; it has no effect"},
+		{"authorizer.class.name=x.Y", "f:1: authorizer.class.name=x.Y: Weir does not honour this key yet; it has no effect"},
 		{"ssl.key.password=secret", "f:1: ssl.key.password=[hidden]: Weir does not honour this key yet; it has no effect"},
 		{"log.cleaner.enable=true", ""}, // the default: nothing is lost
 		{"num.io.threads=16", ""},       // nothing to act on, by design

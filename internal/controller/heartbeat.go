@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -251,7 +252,7 @@ type BrokerRef struct {
 // incarnations of them register at once. Refs that are not the registered epoch, or fenced already, are passed over.
 func (c *Core) FenceDead(s Step, dead []BrokerRef) Result {
 	d := image.NewDelta(s.Image)
-	var recs []records.Versioned
+	var res Result
 	for _, ref := range dead {
 		img := d.Image()
 		b, ok := img.Broker(ref.ID)
@@ -264,9 +265,10 @@ func (c *Core) FenceDead(s Step, dead []BrokerRef) Result {
 		if b.Fenced {
 			continue
 		}
-		recs = replay(d, recs, c.fence(img, b))
+		res.Notes = append(res.Notes, fmt.Sprintf("fencing broker %d at epoch %d because its process has ended", b.ID, b.Epoch))
+		res.Records = replay(d, res.Records, c.fence(img, b))
 	}
-	return Result{Records: recs}
+	return res
 }
 
 // died notes that a session has ended.

@@ -80,6 +80,10 @@ func (n *Node) route(req kmsg.Request) (step, error) {
 		return func(s controller.Step) controller.Result { return c.UpdateFeatures(s, q) }, nil
 	case *kmsg.ElectLeadersRequest:
 		return func(s controller.Step) controller.Result { return c.ElectLeaders(s, q) }, nil
+	case *kmsg.AlterPartitionAssignmentsRequest:
+		return func(s controller.Step) controller.Result { return c.AlterPartitionReassignments(s, q) }, nil
+	case *kmsg.ListPartitionReassignmentsRequest:
+		return func(s controller.Step) controller.Result { return c.ListPartitionReassignments(s, q) }, nil
 	case *kmsg.AlterPartitionRequest:
 		return func(s controller.Step) controller.Result { return c.AlterPartition(s, q) }, nil
 	case *kmsg.AllocateProducerIDsRequest:
@@ -137,6 +141,9 @@ func together(r controller.Result, img *image.Image) (recs []records.Versioned, 
 func (n *Node) activate(v statemachine.View[*image.Image]) (statemachine.Result[records.Versioned], error) {
 	n.o.Logger.Info("became the active controller", "epoch", v.Epoch, "offset", v.NextOffset)
 	n.announce()
+	if n.o.Activated != nil {
+		n.o.Activated()
+	}
 	return n.write(n.o.Core.Activate)(v)
 }
 
@@ -151,3 +158,10 @@ func (n *Node) planTick(now time.Time) {
 }
 
 const tickTimer = "tick"
+
+// FenceDead fences brokers whose processes have ended (availability C3(b)) as the
+// active controller. statemachine.ErrNotLeader: this node is not it.
+func (n *Node) FenceDead(ctx context.Context, dead []controller.BrokerRef) error {
+	_, err := n.machine.Do(ctx, "FenceDead", n.write(func(s controller.Step) controller.Result { return n.o.Core.FenceDead(s, dead) }))
+	return err
+}

@@ -41,6 +41,9 @@ type Options struct {
 	Transport *Transport
 	// Dial opens connections to controllers; nil: TCP.
 	Dial DialFunc
+	// Activated is told that this node has become the active controller; it must not
+	// block. Nil: nobody is.
+	Activated func()
 	// RequestTimeout bounds a dial of a controller.
 	RequestTimeout time.Duration
 	Rand           *rng.Source // owned by the Node from now on
