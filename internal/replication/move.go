@@ -39,9 +39,9 @@ func (m *Manager) Move(topic string, p int32, dir string) error {
 	if m.isOffline(name) { // its log is in a directory that may come back: a second, empty one would be taken for it
 		return kerr.KafkaStorageError
 	}
-	m.prefer(name, d.ID)
 	current, at := m.o.Dirs.Log(name)
 	if current == nil {
+		m.prefer(name, d.ID)
 		return nil
 	}
 	if future, in := m.o.Dirs.FutureLog(name); future != nil && in != d {
@@ -81,10 +81,12 @@ func (m *Manager) prefer(p checkpoint.TopicPartition, dir uuid.UUID) {
 	m.preferred[p] = dir
 }
 
+// preference takes what prefer has noted; it holds for one creation.
 func (m *Manager) preference(p checkpoint.TopicPartition) (uuid.UUID, bool) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	d, ok := m.preferred[p]
+	delete(m.preferred, p)
 	return d, ok
 }
 
@@ -92,11 +94,9 @@ func (m *Manager) preference(p checkpoint.TopicPartition) (uuid.UUID, bool) {
 func (m *Manager) runMoves(ctx context.Context) error {
 	for {
 		for _, p := range m.futures() {
+			copied, _ := m.o.Dirs.FutureLog(p)
 			if err := m.move(ctx, p); err != nil && ctx.Err() == nil {
-				m.o.Logger.Error("moving a replica failed: its present log stays in use", "partition", p.String(), "err", err)
-				if err := m.o.Dirs.Delete(p, true); err != nil {
-					m.o.Logger.Error("cannot remove the failed copy", "partition", p.String(), "err", err)
-				}
+				m.moveFailed(p, copied, err)
 			}
 		}
 		select {
@@ -104,6 +104,21 @@ func (m *Manager) runMoves(ctx context.Context) error {
 			return nil
 		case <-m.moves:
 		}
+	}
+}
+
+// moveFailed removes a copy that cannot be finished. One that is not there any
+// more was given up on purpose: the move was cancelled, went elsewhere, or its
+// topic was deleted.
+func (m *Manager) moveFailed(p checkpoint.TopicPartition, copied *storage.Log, err error) {
+	if now, _ := m.o.Dirs.FutureLog(p); now == nil || now != copied {
+		m.o.Logger.Info("the move of a replica was cancelled", "partition", p.String(), "because", err)
+		poke(m.moves) // to where it goes instead
+		return
+	}
+	m.o.Logger.Error("moving a replica failed: its present log stays in use", "partition", p.String(), "err", err)
+	if err := m.o.Dirs.Delete(p, true); err != nil {
+		m.o.Logger.Error("cannot remove the failed copy", "partition", p.String(), "err", err)
 	}
 }
 
@@ -175,11 +190,12 @@ const lastChunks = 4
 // each time it has caught up.
 func finishCopy(old, future *storage.Log, buf *[]byte) (done bool, err error) {
 	for range lastChunks {
-		if future.LogEnd() == old.LogEnd() {
-			break
-		}
-		if _, err := copyChunk(old, future, buf); err != nil {
+		more, err := copyChunk(old, future, buf)
+		if err != nil {
 			return false, err
+		}
+		if !more {
+			break
 		}
 	}
 	if future.LogEnd() != old.LogEnd() {
@@ -195,16 +211,57 @@ func finishCopy(old, future *storage.Log, buf *[]byte) (done bool, err error) {
 	return true, err
 }
 
+// agree cuts off what the copy holds of a history that its log has left since: a
+// follower is truncated when its leader has another one (KIP-101). Both logs are
+// compared by leader epochs, as the logs of a leader and a follower are.
+func agree(from, to *storage.Log) error {
+	for {
+		epoch, known := to.LatestEpoch()
+		if !known {
+			return nil
+		}
+		theirs := from.EndOffsetForEpoch(epoch)
+		if theirs.Epoch == partition.None { // all of theirs are older
+			theirs.Epoch, _ = from.LatestEpoch()
+			theirs.EndOffset = from.LogEnd()
+		}
+		cut := theirs.EndOffset
+		if theirs.Epoch < epoch {
+			if ours := to.EndOffsetForEpoch(theirs.Epoch); ours.EndOffset >= 0 {
+				cut = min(cut, ours.EndOffset)
+			}
+		}
+		if cut >= to.LogEnd() {
+			return nil
+		}
+		if err := cutCopy(to, cut); err != nil {
+			return err
+		}
+	}
+}
+
+// cutCopy cuts a copy at offset, or where the batch that holds it begins: else
+// the records before offset in it would be missing.
+func cutCopy(to *storage.Log, offset int64) error {
+	got, err := to.Read(max(offset, to.LogStart()), 1, to.LogEnd(), true)
+	if err != nil {
+		return err
+	}
+	got.Release()
+	_, err = to.Truncate(min(offset, got.FirstBatchOffset))
+	return err
+}
+
 // copyChunk copies what follows the end of the copy. more is false when the copy
 // has caught up.
 func copyChunk(from, to *storage.Log, buf *[]byte) (more bool, err error) {
+	if err := agree(from, to); err != nil {
+		return false, err
+	}
 	start, end := from.LogStart(), from.LogEnd()
 	at := to.LogEnd()
-	if at > end {
-		if _, err := to.Truncate(end); err != nil {
-			return false, err
-		}
-		return false, nil
+	if at > end { // it was truncated, and knows no leader epochs
+		return true, cutCopy(to, end)
 	}
 	if at < start {
 		if err := to.TruncateFullyAndStartAt(start); err != nil {

@@ -3,6 +3,7 @@ package replication
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"strings"
 	"sync"
@@ -289,5 +290,144 @@ func TestReplicaMayStandInAnOfflineDirectory(t *testing.T) {
 	e.replay(recs...)
 	if got := e.get(t1, 0).Log(); got.Dir() != l.Dir() || got.LogEnd() != 1 {
 		t.Fatalf("when the directory is back: %s ends at %d", got.Dir(), got.LogEnd())
+	}
+}
+
+// copyBatch appends records of one leader epoch as a follower does.
+func copyBatch(t *testing.T, l *storage.Log, epoch int32, from, n int64) {
+	t.Helper()
+	o := batch.NewOptions()
+	o.BaseOffset, o.LeaderEpoch = from, epoch
+	b := batch.NewBuilder(o)
+	for i := range n {
+		b.Append(start.UnixMilli(), nil, fmt.Appendf(nil, "%d in %d", from+i, epoch), nil)
+	}
+	if _, err := appendCopy(l, b.Build()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A follower's log may be truncated and go on with other records while it is copied: the copy follows.
+func TestCopyFollowsATruncation(t *testing.T) {
+	type span struct {
+		epoch int32
+		n     int64
+	}
+	for name, c := range map[string]struct {
+		before []span
+		cut    int64
+		after  []span
+	}{
+		"in the last epoch, and longer again":  {[]span{{1, 3}, {2, 4}}, 5, []span{{4, 9}}},
+		"below the last epoch":                 {[]span{{1, 3}, {2, 4}}, 2, []span{{3, 8}}},
+		"to nothing newer":                     {[]span{{1, 3}, {5, 4}}, 3, []span{{1, 6}}},
+		"two epochs away":                      {[]span{{1, 3}, {2, 2}, {3, 2}}, 3, []span{{4, 9}}},
+		"everything":                           {[]span{{2, 5}}, 0, []span{{3, 9}}},
+		"to the same length":                   {[]span{{1, 3}, {2, 4}}, 3, []span{{3, 4}}},
+		"within one epoch, not longer than it": {[]span{{1, 7}, {1, 3}}, 7, []span{{1, 1}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnv(t)
+			e.replay(topic("a", t1), part(t1, 0, 1, 0, dirA, 1))
+			log := e.get(t1, 0).Log()
+			write := func(spans []span) {
+				for _, s := range spans {
+					copyBatch(t, log, s.epoch, log.LogEnd(), s.n)
+				}
+			}
+			write(c.before)
+			if err := e.Move("a", 0, "/b"); err != nil {
+				t.Fatal(err)
+			}
+			future, _ := e.dirs.FutureLog(checkpoint.TopicPartition{Topic: "a", Partition: 0})
+			var buf []byte
+			finish := func() {
+				t.Helper()
+				if done, err := finishCopy(log, future, &buf); !done || err != nil {
+					t.Fatal(done, err)
+				}
+			}
+			finish()
+			if _, err := log.Truncate(c.cut); err != nil {
+				t.Fatal(err)
+			}
+			write(c.after)
+			finish()
+			if want, got := content(t, log), content(t, future); want != got {
+				t.Fatalf("the copy holds\n%q, the log\n%q", got, want)
+			}
+		})
+	}
+}
+
+func content(t *testing.T, l *storage.Log) string {
+	t.Helper()
+	var raw []byte
+	got, err := l.Read(0, 1<<20, l.LogEnd(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer got.Release()
+	for _, g := range got.Regions {
+		if raw, err = g.AppendTo(raw); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return string(raw)
+}
+
+// A copy that was taken away on purpose is no failure, one that cannot be made is.
+func TestCancelledMoveIsNoFailure(t *testing.T) {
+	var logged strings.Builder
+	e := newEnv(t)
+	e.o.Logger = slog.New(slog.NewTextHandler(&logged, nil))
+	e.replay(topic("a", t1), part(t1, 0, 1, 0, dirA, 1))
+	p := checkpoint.TopicPartition{Topic: "a", Partition: 0}
+	begin := func() *storage.Log {
+		t.Helper()
+		if err := e.Move("a", 0, "/b"); err != nil {
+			t.Fatal(err)
+		}
+		l, _ := e.dirs.FutureLog(p)
+		return l
+	}
+	copied := begin()
+	if err := e.Move("a", 0, "/a"); err != nil {
+		t.Fatal(err)
+	}
+	if e.moveFailed(p, copied, storage.ErrClosed); strings.Contains(logged.String(), "ERROR") || !strings.Contains(logged.String(), "cancelled") {
+		t.Errorf("a cancelled move: %s", logged.String())
+	}
+	again := begin()
+	if e.moveFailed(p, copied, storage.ErrClosed); strings.Contains(logged.String(), "ERROR") {
+		t.Errorf("a move that was begun anew: %s", logged.String())
+	}
+	if l, _ := e.dirs.FutureLog(p); l != again {
+		t.Error("the new copy went with the old one")
+	}
+	if e.moveFailed(p, again, errors.New("rotten")); !strings.Contains(logged.String(), "ERROR") {
+		t.Errorf("a failed move: %s", logged.String())
+	}
+	if l, _ := e.dirs.FutureLog(p); l != nil {
+		t.Error("the failed copy is left")
+	}
+}
+
+// A wish for a directory holds for one creation: a later topic of that name goes where it is assigned to.
+func TestWishForADirectoryHoldsOnce(t *testing.T) {
+	e := newEnv(t)
+	if err := e.Move("a", 0, "/b"); err != nil {
+		t.Fatal(err)
+	}
+	e.replay(topic("a", t1), part(t1, 0, 1, 0, dirA, 1))
+	if dir := e.get(t1, 0).Log().Dir(); dir != "/b/a-0" {
+		t.Errorf("created in %s", dir)
+	}
+	if err := e.Move("a", 0, "/b"); err != nil { // it is there: nothing to note
+		t.Fatal(err)
+	}
+	e.replay(remove(t1), topic("a", t2), part(t2, 0, 1, 0, dirA, 1))
+	if dir := e.get(t2, 0).Log().Dir(); dir != "/a/a-0" || len(e.preferred) != 0 {
+		t.Errorf("created in %s, wishes %v", dir, e.preferred)
 	}
 }

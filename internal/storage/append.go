@@ -235,6 +235,10 @@ func (l *Log) undoAppendLocked(first int64, cause error) error {
 		l.publishLocked()
 		return err
 	}
+	// Read again, ended transactions are held to be above the high watermark: the last stable offset would fall to them.
+	l.mu.producers.OnHighWatermark(v.hw)
+	l.updateUnstableLocked()
+	l.publishLocked()
 	return l.diskLocked("append", cause)
 }
 

@@ -192,11 +192,13 @@ func TestDeletionDuringAFlush(t *testing.T) {
 
 func TestTxnIndexFailureTakesTheMarkerBack(t *testing.T) {
 	e, f := faulty(t, nil)
-	g, err := e.log.StartVerification(0, 0, 0, false)
+	abortOne(e, 0) // an earlier one of the same producer
+	e.log.SetHighWatermark(2)
+	g, err := e.log.StartVerification(0, 1, 0, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.log.Append(build(spec{id: 1, txn: true}), Append{Assign: true, Guard: g}); err != nil {
+	if _, err := e.log.Append(build(spec{id: 1, seq: 1, txn: true}), Append{Assign: true, Guard: g}); err != nil {
 		t.Fatal(err)
 	}
 	f.Set(errfs.Rule{Op: errfs.Write, Path: "*.txnindex", Err: syscall.ENOSPC})
@@ -204,14 +206,15 @@ func TestTxnIndexFailureTakesTheMarkerBack(t *testing.T) {
 	if _, err := e.log.Append(marker(1, 0, true, 0), end); !errors.Is(err, ErrNoSpace) {
 		t.Fatalf("got %v", err)
 	}
-	if o := e.log.Offsets(); o.LogEnd != 1 || o.FirstUnstable != 0 {
+	e.append(spec{}) // makes the state of the transactions seen
+	if o := e.log.Offsets(); o.LogEnd != 4 || o.FirstUnstable != 2 || o.LastStable != 2 {
 		t.Fatalf("%+v", o)
 	}
 	f.Set()
-	if r, err := e.log.Append(marker(1, 0, true, 0), end); err != nil || r.FirstOffset != 1 {
+	if r, err := e.log.Append(marker(1, 0, true, 0), end); err != nil || r.FirstOffset != 4 {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	if a, err := e.log.AbortedTransactions(0, 2); err != nil || len(a) != 1 {
+	if a, err := e.log.AbortedTransactions(0, 5); err != nil || len(a) != 2 {
 		t.Fatalf("%+v, %v", a, err)
 	}
 }
