@@ -15,7 +15,8 @@ import (
 	"weir/internal/storage/segment"
 )
 
-// Config is the broker's configuration of the cleaner; all of it can change while it runs.
+// Config is the broker's configuration of the cleaner; all of it can change while it runs. A run that has begun goes on
+// with what it began with, but for the rate.
 type Config struct {
 	Threads           int           // log.cleaner.threads
 	DedupeBytes       int64         // log.cleaner.dedupe.buffer.size: offset maps of all threads
@@ -289,6 +290,7 @@ func (c *Cleaner) do(ctx context.Context, cfg Config, j job) bool {
 	defer c.giveMap(m)
 	r := run{
 		ctx: ctx, c: j.c, topic: j.log.Config(), cfg: cfg, throttle: &c.throttle, offsets: m, plan: j.plan, nowMs: j.now,
+		rate:    func() float64 { return c.o.Config().sane().MaxBytesPerSecond },
 		durable: func(upTo int64) error { return c.o.Checkpoints.SaveRecoveryPoint(j.p, upTo) },
 	}
 	began := c.o.Clock.Now()

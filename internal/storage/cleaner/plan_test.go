@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -145,35 +146,60 @@ func TestOffsetMap(t *testing.T) {
 func TestThrottle(t *testing.T) {
 	c := clock.NewManual(start)
 	th := &throttle{clock: c}
+	at := func(rate float64) func() float64 { return func() float64 { return rate } }
 	ctx, cancel := context.WithCancel(context.Background())
 	for range 10 { // a tenth of a second is no reason to wait
-		if err := th.take(ctx, 10, 1000); err != nil {
+		if err := th.take(ctx, 10, at(1000)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if d := th.reserve(0); d != 100*time.Millisecond {
+	if d := th.reserve(0, 1000); d != 100*time.Millisecond {
 		t.Errorf("ahead by %v", d)
 	}
 	done := make(chan error)
-	go func() { done <- th.take(ctx, 900, 1000) }()
-	for { // until the goroutine waits
-		if at, ok := c.Next(); ok {
-			if d := at.Sub(start); d != time.Second {
-				t.Errorf("waits until %v", d)
+	waits := func(d time.Duration) { // until the goroutine waits for so long
+		t.Helper()
+		for {
+			if next, ok := c.Next(); ok {
+				if got := next.Sub(c.Now()); got != d {
+					t.Errorf("waits for %v, want %v", got, d)
+				}
+				c.Advance(d)
+				return
 			}
-			break
 		}
 	}
-	c.Advance(time.Second)
+	go func() { done <- th.take(ctx, 1400, at(1000)) }()
+	waits(time.Second)
+	waits(500 * time.Millisecond)
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	go func() { done <- th.take(ctx, 1<<30, 1) }()
+	// A rate that rises ends the wait for what was booked at the old one.
+	var rate atomic.Int64
+	rate.Store(1)
+	go func() {
+		done <- th.take(ctx, 1<<20, func() float64 { return float64(rate.Load()) })
+	}()
+	for {
+		if _, ok := c.Next(); ok {
+			break
+		}
+	}
+	rate.Store(1 << 30)
+	waits(time.Second)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if d := th.reserve(time.Millisecond, 1<<30); d != time.Millisecond {
+		t.Errorf("ahead by %v", d)
+	}
+	go func() { done <- th.take(ctx, 1<<30, at(1)) }()
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("a wait that is ended: %v", err)
 	}
-	if err := th.take(context.Background(), 1<<30, math.MaxFloat64); err != nil { // no limit: no wait
+	if err := th.take(context.Background(), 1<<30, at(math.MaxFloat64)); err != nil { // no limit: no wait
 		t.Error(err)
 	}
 }

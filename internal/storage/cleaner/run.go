@@ -20,6 +20,7 @@ type run struct {
 	topic    *config.Topic
 	cfg      Config
 	throttle *throttle
+	rate     func() float64 // log.cleaner.io.max.bytes.per.second, which counts from the moment it is changed
 	offsets  *offsetMap
 	plan     plan
 	nowMs    int64
@@ -138,7 +139,7 @@ func (r *run) batches(s *segment.Segment, from int64) iter.Seq2[segment.Entry, e
 }
 
 func (r *run) pay(n int) error {
-	if err := r.throttle.take(r.ctx, n, r.cfg.MaxBytesPerSecond); err != nil {
+	if err := r.throttle.take(r.ctx, n, r.rate); err != nil {
 		return err
 	}
 	return r.c.Check()
