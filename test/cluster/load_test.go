@@ -245,7 +245,11 @@ func (l *ledger) background(ctx context.Context, c *kgo.Client, err error, run f
 // names topics.
 func produceOne(ctx context.Context, c *kgo.Client, r *kgo.Record, acks int16) (int64, error) {
 	b := batch.NewBuilder(batch.NewOptions())
-	b.Append(time.Now().UnixMilli(), r.Key, r.Value, nil)
+	var headers []batch.Header
+	for _, h := range r.Headers {
+		headers = append(headers, batch.Header{Key: []byte(h.Key), Value: h.Value})
+	}
+	b.Append(time.Now().UnixMilli(), r.Key, r.Value, headers)
 	req := kmsg.NewPtrProduceRequest()
 	req.Acks, req.TimeoutMillis = acks, 5000
 	t, p := kmsg.NewProduceRequestTopic(), kmsg.NewProduceRequestTopicPartition()
