@@ -33,7 +33,7 @@ func (h *Envelope) Handle(ctx context.Context, c *Call, r kmsg.Request) wire.Res
 	var inner Handler
 	if refused == nil {
 		if inner = h.table.handlers[header.Key]; inner == nil {
-			refused = kerr.InvalidRequest
+			refused = kerr.UnsupportedVersion // the broker tells its client that the cluster does not serve this
 		}
 	}
 	if refused != nil {

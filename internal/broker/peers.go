@@ -1,9 +1,14 @@
 package broker
 
 import (
+	"context"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/image"
 	"weir/internal/peer"

@@ -15,6 +15,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,6 +65,9 @@ type Options struct {
 	// GiveUp tells that a controller that answers a request with err will go on to:
 	// a broker that is stopping then leaves without its consent. Nil: never.
 	GiveUp func(err error) bool
+	// Answers tells whether a broker's process answers at an address with which it
+	// is registered; nil: never.
+	Answers func(ctx context.Context, b *image.Broker) bool
 	// OfflineDirs lists log directories that have failed since the start.
 	OfflineDirs func() []uuid.UUID
 }
@@ -148,6 +154,11 @@ func (l *Lifecycle) Run(ctx context.Context) error {
 		}
 	})
 	defer timer.Stop()
+	var watch sync.WaitGroup
+	ctx, cancel := context.WithCancel(ctx)
+	watch.Go(func() { l.followLeavers(ctx) })
+	defer watch.Wait()
+	defer cancel()
 	for {
 		select {
 		case <-ctx.Done():
@@ -160,6 +171,27 @@ func (l *Lifecycle) Run(ctx context.Context) error {
 			return err
 		}
 		timer.Reset(again)
+	}
+}
+
+// followLeavers sends a heartbeat at each change of the image while another broker
+// shuts down in order: the controller lets that one go once all others have told
+// that they know of the new leaders, and would else wait for their next heartbeat.
+func (l *Lifecycle) followLeavers(ctx context.Context) {
+	leaves := func(i *image.Image) bool {
+		for b := range i.Brokers() {
+			if b.InControlledShutdown && !b.Fenced && b.ID != l.o.NodeID {
+				return true
+			}
+		}
+		return false
+	}
+	for told := int64(-1); ctx.Err() == nil; {
+		img := l.o.Images.WaitFor(ctx, func(i *image.Image) bool { return i.Provenance.Offset > told && leaves(i) })
+		told = img.Provenance.Offset
+		if ctx.Err() == nil && l.Phase() == Running {
+			l.Wake()
+		}
 	}
 }
 
@@ -213,8 +245,7 @@ func (l *Lifecycle) register(ctx context.Context) (time.Duration, error) {
 	case res.ErrorCode == kerr.InconsistentClusterID.Code:
 		return 0, fmt.Errorf("registration refused: this node belongs to cluster %s, the controller to another one", l.o.ClusterID)
 	case res.ErrorCode == kerr.DuplicateBrokerRegistration.Code:
-		l.o.Logger.Warn("another live broker is registered with this node id: waiting for it to go", "node", l.o.NodeID)
-		return l.o.Interval, nil
+		return l.duplicate(ctx)
 	case kerr.IsRetriable(err):
 		return retryAfter, nil
 	default:
@@ -226,6 +257,31 @@ func (l *Lifecycle) register(ctx context.Context) (time.Duration, error) {
 	// Kafka unfences a broker that has applied its own registration: wait for it rather than for the next interval.
 	l.o.Images.WaitFor(ctx, func(i *image.Image) bool { return i.Provenance.Offset >= res.BrokerEpoch })
 	return 0, nil
+}
+
+// duplicate judges a refusal because the session of an earlier incarnation is
+// valid. One that answers at its address is alive, and this broker must not take
+// its place; one that does not may have died just now, and its session ends.
+func (l *Lifecycle) duplicate(ctx context.Context) (time.Duration, error) {
+	other, ok := l.o.Images.Image().Broker(l.o.NodeID)
+	if ok && other.Incarnation != l.o.Incarnation && l.o.Answers != nil && l.o.Answers(ctx, other) {
+		return 0, fmt.Errorf("registration refused: node id %d is in use by a broker that is alive: incarnation %s at %s, this one is %s at %s",
+			l.o.NodeID, other.Incarnation, places(other.Endpoints), l.o.Incarnation, places(l.o.Endpoints))
+	}
+	l.o.Logger.Warn("an earlier broker with this node id is registered, and its session has not ended: waiting for that", "node", l.o.NodeID)
+	return retryDuplicate, nil
+}
+
+// retryDuplicate is the pause before a registration is tried again that met the
+// session of an earlier incarnation.
+const retryDuplicate = 500 * time.Millisecond
+
+func places(list []image.Endpoint) string {
+	var out []string
+	for _, e := range list {
+		out = append(out, e.Name+"://"+net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port))))
+	}
+	return strings.Join(out, ",")
 }
 
 func (l *Lifecycle) heartbeat(ctx context.Context) (time.Duration, error) {
@@ -289,7 +345,10 @@ func (l *Lifecycle) heard(ctx context.Context, res *kmsg.BrokerHeartbeatResponse
 	if l.Phase() == Running {
 		return l.o.Interval
 	}
-	// Fenced or stopping: the controller waits for our offset, so tell it as soon as it changes.
+	if l.Phase() == Stopping { // what the controller waits for does not show in the image
+		return retryAfter
+	}
+	// Fenced: the controller waits for our offset, so tell it as soon as it changes.
 	wait, cancel := context.WithTimeout(ctx, l.o.Interval)
 	defer cancel()
 	if l.o.Images.WaitFor(wait, func(i *image.Image) bool { return i.Provenance.Offset > told }).Provenance.Offset > told {

@@ -242,11 +242,66 @@ func TestDuplicateNodeIDWaits(t *testing.T) {
 		l := newLifecycle(f)
 		defer run(t, l)()
 		time.Sleep(9 * time.Second) // synctest's clock
-		if regs, _ := f.count(); l.Phase() != Registering || regs < 4 || regs > 6 {
+		if regs, _ := f.count(); l.Phase() != Registering || regs < 9 || regs > 20 {
 			t.Fatalf("phase %s after %d registrations", l.Phase(), regs)
 		}
 		f.set(func() { f.register = 0 })
 		<-l.Running()
+	})
+}
+
+// An incarnation that answers at its address keeps the id; the refusal names both.
+func TestDuplicateNodeIDThatAnswersIsFatal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{imgs: newImages(30), register: kerr.DuplicateBrokerRegistration.Code}
+		r := records.NewRegisterBrokerRecord()
+		r.BrokerID, r.BrokerEpoch, r.IncarnationID = 1, 5, uuid.UUID{0: 9, 15: 9}
+		r.EndPoints = []records.RegisterBrokerRecordEndPoint{{Name: "PLAINTEXT", Host: "10.0.0.9", Port: 9092}}
+		f.imgs.replay(&r)
+		alive := false
+		l := newLifecycle(f)
+		l.o.Answers = func(_ context.Context, b *image.Broker) bool { return alive && b.Incarnation == r.IncarnationID }
+		done := make(chan error, 1)
+		go func() { done <- l.Run(t.Context()) }()
+		time.Sleep(2 * time.Second) // synctest's clock
+		select {
+		case err := <-done:
+			t.Fatalf("gave up although nobody answers: %v", err)
+		default:
+		}
+		alive = true
+		err := <-done
+		if err == nil || !strings.Contains(err.Error(), r.IncarnationID.String()) || !strings.Contains(err.Error(), l.o.Incarnation.String()) ||
+			!strings.Contains(err.Error(), "10.0.0.9:9092") {
+			t.Errorf("refused with: %v", err)
+		}
+	})
+}
+
+// While another broker shuts down, each change of the image is told at once.
+func TestOthersShutdownIsFollowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{imgs: newImages(30)}
+		l := newLifecycle(f)
+		defer run(t, l)()
+		<-l.Running()
+		r := records.NewRegisterBrokerRecord()
+		r.BrokerID, r.BrokerEpoch, r.Fenced = 2, 100, false
+		f.imgs.replay(&r)
+		synctest.Wait()
+		_, before := f.count()
+		c := records.NewBrokerRegistrationChangeRecord()
+		c.BrokerID, c.BrokerEpoch, c.InControlledShutdown = 2, 100, 1
+		f.imgs.replay(&c)
+		synctest.Wait()
+		if _, after := f.count(); after != before+1 {
+			t.Fatalf("%d heartbeats after the change, %d before", after, before)
+		}
+		f.set(func() {
+			if got, want := f.beats[len(f.beats)-1].CurrentMetadataOffset, f.imgs.Image().Provenance.Offset; got != want {
+				t.Errorf("told offset %d, applied is %d", got, want)
+			}
+		})
 	})
 }
 
