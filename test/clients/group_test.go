@@ -136,6 +136,14 @@ func (c *crew) checkKept(members ...string) {
 	}
 }
 
+// together lets a test run beside others in the short form: members of groups spend most of their time waiting. The long
+// form runs one after the other, and measures.
+func together(t *testing.T) {
+	if !testnode.Full() {
+		t.Parallel()
+	}
+}
+
 // bothSystems runs a test on Weir and, in the long form, on Apache Kafka.
 func bothSystems(t *testing.T, test func(t *testing.T, n *testnode.Node)) {
 	systems := []testnode.System{testnode.Ours}

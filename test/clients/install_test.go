@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -41,10 +42,15 @@ func unavailable(t *testing.T, format string, args ...any) {
 // installLimit ends an installation that hangs.
 const installLimit = 5 * time.Minute
 
+// installing keeps tests that run at the same time from installing the same.
+var installing sync.Mutex
+
 // install runs commands in a new folder, unless they have been run to a good end before, and returns the folder. The
 // folder's name must tell the versions of all that goes into it.
 func install(t *testing.T, name string, files map[string]string, commands ...[]string) string {
 	t.Helper()
+	installing.Lock()
+	defer installing.Unlock()
 	dir := cacheDir(t, name)
 	complete := filepath.Join(dir, ".complete")
 	if _, err := os.Stat(complete); err == nil {

@@ -37,6 +37,7 @@ const assignorOption = "partition.assignment.strategy=org.apache.kafka.clients.c
 
 // TestJavaGroup: today's Java consumer in classic groups.
 func TestJavaGroup(t *testing.T) {
+	together(t)
 	for _, l := range []life{
 		{protocol: "cooperative-sticky", cooperative: true, extras: true},
 		{protocol: "range"},
@@ -56,6 +57,7 @@ func TestJavaGroup(t *testing.T) {
 // TestJavaStatic: members with a group.instance.id. One that goes and comes back within its session gets its partitions
 // again, the others notice nothing, and neither does a node that is killed meanwhile make a difference.
 func TestJavaStatic(t *testing.T) {
+	together(t)
 	bothSystems(t, func(t *testing.T, n *testnode.Node) {
 		topic(t, n, "static", groupPartitions, nil)
 		c := startProgram(t, n, "static", "static", javaClient(t, javaNow, "v4", "group.protocol=classic", "session.timeout.ms=30000"))
@@ -129,6 +131,7 @@ func (c *crew) checkStatic(before map[string]string) {
 
 // TestJavaOld: the consumer and the producer of Kafka 0.10.2.
 func TestJavaOld(t *testing.T) {
+	together(t)
 	oldClient(t, func(t *testing.T, n *testnode.Node) {
 		startProgram(t, n, "old", "old", javaClient(t, javaOld, "v0", assignorOption+"RangeAssignor")).live(life{protocol: "range", extras: true})
 	})

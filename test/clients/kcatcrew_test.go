@@ -45,7 +45,7 @@ func (k *kcatCrew) send(from, to int) {
 	for i := from; i < to; i++ {
 		fmt.Fprintf(&in, "%d:%d\n", i, i)
 	}
-	kcat(k.c.t, k.c.n, in.Bytes(), "-P", "-t", k.c.topic, "-K", ":", "-X", "topic.partitioner=murmur2")
+	kcat(k.c.t, k.c.n, in.Bytes(), "-P", "-t", k.c.topic, "-K", ":", "-X", "enable.idempotence=true")
 	k.c.hear(fmt.Sprintf("sent %d", to))
 }
 
@@ -140,6 +140,7 @@ func (k *kcatCrew) end() {
 
 // TestKcatGroup: kcat -G, with both kinds of rebalance.
 func TestKcatGroup(t *testing.T) {
+	together(t)
 	for _, l := range []life{{protocol: "cooperative-sticky", cooperative: true}, {protocol: "range"}} {
 		t.Run(l.protocol, func(t *testing.T) {
 			if l.protocol == "range" && !testnode.Full() {

@@ -32,7 +32,9 @@ func TestOldTools(t *testing.T) {
 					"--max-messages", strconv.Itoa(max), "--timeout-ms", "30000"}, args...)...)
 			}
 			run(in, "kafka-console-producer", "--broker-list", n.Addr, "--topic", "old", "--compression-codec", "gzip", "--request-required-acks", "-1")
-			same(t, in, read(count, "--partition", "0", "--offset", "earliest"))
+			if testnode.Full() {
+				same(t, in, read(count, "--partition", "0", "--offset", "earliest"))
+			}
 			same(t, after(in, count-3), read(3, "--partition", "0", "--offset", strconv.Itoa(count-3)))
 
 			// A group reads a part, the node is restarted, and the group reads on where it was. The tool of that time
@@ -48,6 +50,9 @@ func TestOldTools(t *testing.T) {
 			}
 			if got, want := offsets("old", "-1"), fmt.Sprintf("old:0:%d\n", count); got != want {
 				t.Errorf("the end: %q, want %q", got, want)
+			}
+			if !testnode.Full() {
+				return
 			}
 			if got, want := offsets("spread", "-2"), "spread:0:0\nspread:1:0\nspread:2:0\nspread:3:0\n"; got != want {
 				t.Errorf("the beginnings: %q, want %q", got, want)

@@ -56,6 +56,7 @@ func TestKafkaPython(t *testing.T) {
 
 // TestKafkaPythonGroup: kafka-python told that the broker is 0.10.1, and as it is.
 func TestKafkaPythonGroup(t *testing.T) {
+	together(t)
 	group := func(version string) func(t *testing.T, n *testnode.Node) {
 		return func(t *testing.T, n *testnode.Node) {
 			cmd := exec.Command(python(t, kafkaPython...), "testdata/kafka_python.py", version)
@@ -70,6 +71,7 @@ func TestKafkaPythonGroup(t *testing.T) {
 
 // TestConfluentPython: today's librdkafka behind confluent-kafka.
 func TestConfluentPython(t *testing.T) {
+	together(t)
 	for _, l := range []life{{protocol: "cooperative-sticky", cooperative: true}, {protocol: "range"}} {
 		t.Run(l.protocol, func(t *testing.T) {
 			if l.protocol == "range" && !testnode.Full() {
@@ -86,6 +88,7 @@ func TestConfluentPython(t *testing.T) {
 // TestPykafka: the last pykafka, whose simple consumer speaks the oldest versions there are. Members of its groups do not
 // outlive the node, and those that come after them wait for their sessions to end; so that is left to the long form.
 func TestPykafka(t *testing.T) {
+	together(t)
 	pykafka := func(t *testing.T, n *testnode.Node) *crew {
 		return startProgram(t, n, "pykafka", "pykafka", exec.Command(python(t, "pykafka==2.8.0", "six==1.17.0"), "testdata/pykafka_crew.py"))
 	}

@@ -7,7 +7,7 @@ import crew
 
 addr, topic, group = sys.argv[-3:]
 options = dict(o.split('=', 1) for o in sys.argv[1:-3])
-producer = ck.Producer({'bootstrap.servers': addr, 'acks': 'all', 'linger.ms': 5})
+producer = ck.Producer({'bootstrap.servers': addr, 'enable.idempotence': True, 'linger.ms': 5, 'reconnect.backoff.max.ms': 500})
 crew.grumble('librdkafka', ck.libversion()[0])
 
 
@@ -25,7 +25,7 @@ class Member(crew.Member):
         self.held = set()
         c = ck.Consumer({'bootstrap.servers': addr, 'group.id': group, 'auto.offset.reset': 'earliest',
                          'enable.auto.commit': False, 'session.timeout.ms': 10000, 'heartbeat.interval.ms': 300,
-                         'fetch.wait.max.ms': 50, **options})
+                         'fetch.wait.max.ms': 50, 'reconnect.backoff.max.ms': 500, **options})
         c.subscribe([topic], on_assign=self.gains, on_revoke=self.loses, on_lost=self.loses)
         while not self.leaving.is_set():
             got = c.consume(500, 0.05)

@@ -12,7 +12,7 @@ version, addr, topic, group = sys.argv[1:]
 conf = {'bootstrap_servers': addr}
 if version != 'default':
     conf['api_version'] = tuple(int(x) for x in version.split('.'))
-producer = KafkaProducer(acks='all', retries=100, linger_ms=5, **conf)
+producer = KafkaProducer(acks='all', retries=100, linger_ms=5, max_in_flight_requests_per_connection=1, **conf)
 
 
 def send(first, end):

@@ -50,6 +50,7 @@ public final class Crew {
         producerConf.put("value.serializer", StringSerializer.class.getName());
         producerConf.put("acks", "all");
         producerConf.put("retries", "100");
+        producerConf.put("max.in.flight.requests.per.connection", "1"); // what is sent again keeps its place
         producerConf.put("linger.ms", "5");
         try (KafkaProducer<String, String> producer = new KafkaProducer<>(producerConf)) {
             BufferedReader in = new BufferedReader(new InputStreamReader(System.in));

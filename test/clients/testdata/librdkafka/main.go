@@ -26,11 +26,11 @@ func main() {
 	last := len(os.Args) - 3
 	topic = os.Args[last+1]
 	conf = kafka.ConfigMap{"bootstrap.servers": os.Args[last], "group.id": os.Args[last+2], "auto.offset.reset": "earliest",
-		"enable.auto.commit": false, "session.timeout.ms": 10000, "heartbeat.interval.ms": 300, "fetch.wait.max.ms": 50}
+		"enable.auto.commit": false, "session.timeout.ms": 10000, "heartbeat.interval.ms": 300, "fetch.wait.max.ms": 50, "reconnect.backoff.max.ms": 500}
 	for _, option := range os.Args[1:last] {
 		must(conf.Set(option))
 	}
-	p, err := kafka.NewProducer(&kafka.ConfigMap{"bootstrap.servers": os.Args[last], "acks": "all", "linger.ms": 5})
+	p, err := kafka.NewProducer(&kafka.ConfigMap{"bootstrap.servers": os.Args[last], "enable.idempotence": true, "linger.ms": 5, "reconnect.backoff.max.ms": 500})
 	must(err)
 	_, version := kafka.LibraryVersion()
 	log.Print("librdkafka ", version)
@@ -122,6 +122,7 @@ func (m *member) rebalanced(c *kafka.Consumer, e kafka.Event) error {
 		}
 		must(c.Assign(e.Partitions))
 	case kafka.RevokedPartitions:
+		m.commit()
 		must(c.Unassign())
 	}
 	list := "-"
@@ -159,13 +160,17 @@ func (m *member) run() {
 			dirty = true
 		case nil:
 			if dirty {
-				if _, err := m.consumer.Commit(); err != nil { // the group moved on: who has the partition now reads on
-					log.Print(m.name, ": commit: ", err)
-				}
+				m.commit()
 				dirty = false
 			}
 		default:
 			log.Print(m.name, ": ", e)
 		}
+	}
+}
+
+func (m *member) commit() {
+	if _, err := m.consumer.Commit(); err != nil { // nothing to commit, or the group moved on: who has the partition now reads on
+		log.Print(m.name, ": commit: ", err)
 	}
 }

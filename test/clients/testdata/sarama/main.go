@@ -68,6 +68,7 @@ func config() *sarama.Config {
 	c.Version = sarama.V0_10_2_0
 	c.Producer.RequiredAcks = sarama.WaitForAll
 	c.Producer.Return.Successes = true
+	c.Net.MaxOpenRequests = 1 // what is sent again keeps its place
 	c.Producer.Flush.Frequency = 5 * time.Millisecond
 	c.Consumer.Offsets.Initial = sarama.OffsetOldest
 	c.Consumer.Offsets.AutoCommit.Enable = false
