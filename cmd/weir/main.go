@@ -1,6 +1,7 @@
 // Weir is Apache Kafka's job done by one static binary.
 //
 //	weir server [server.properties]   a node
+//	weir demo                         a cluster on this machine, to play with
 //	weir storage …                    formats log directories, as kafka-storage
 //
 // Under the name of one of Kafka's tools (kafka-storage, kafka-storage.sh) it is
@@ -37,7 +38,7 @@ func main() {
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(serverCommand(), toolCommand("storage", "Format log directories, or tell about them, as kafka-storage", runStorage))
+	root.AddCommand(serverCommand(), demoCommand(), toolCommand("storage", "Format log directories, or tell about them, as kafka-storage", runStorage))
 	if err := root.ExecuteContext(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "weir:", err)
 		os.Exit(1)
