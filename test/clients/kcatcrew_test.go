@@ -56,7 +56,7 @@ var kcatPartition = regexp.MustCompile(`\[(\d+)\]`)
 
 func (k *kcatCrew) join(name, _ string) {
 	args := append([]string{"-b", k.c.n.Addr, "-G", k.c.group, "-u", "-f", name + " record %p %o %s\n",
-		"-X", "auto.offset.reset=earliest", "-X", "auto.commit.interval.ms=100", "-X", "fetch.wait.max.ms=50",
+		"-X", "auto.offset.reset=earliest", "-X", "fetch.wait.max.ms=50",
 		"-X", "session.timeout.ms=6000", "-X", "heartbeat.interval.ms=300"}, k.options...)
 	m := &kcatMember{cmd: exec.Command("kcat", append(args, k.c.topic)...)}
 	k.mu.Lock()
@@ -141,7 +141,10 @@ func (k *kcatCrew) end() {
 // TestKcatGroup: kcat -G, with both kinds of rebalance.
 func TestKcatGroup(t *testing.T) {
 	together(t)
-	for _, l := range []life{{protocol: "cooperative-sticky", cooperative: true}, {protocol: "range"}} {
+	for _, l := range []life{
+		{protocol: "cooperative-sticky", cooperative: true, lateCommits: true},
+		{protocol: "range", lateCommits: true},
+	} {
 		t.Run(l.protocol, func(t *testing.T) {
 			if l.protocol == "range" && !testnode.Full() {
 				t.Skip("WEIR_FULL=1 runs the other assignor")
