@@ -7,5 +7,6 @@
 //
 // kcat, Node.js, Maven, a C compiler and Python come with the system's packages; the libraries are installed by the tests,
 // pinned to a version, below SUITES_HOME or the user's cache folder. A test whose client is missing is skipped and says how
-// to get it; in CI it fails. WEIR_FULL=1 runs all forms of all clients with more records and writes test/results/clients.json.
+// to get it; in CI it fails. WEIR_FULL=1 runs all forms of all clients with more records and writes
+// test/results/clients.json and clients-groups.json.
 package clients

@@ -82,7 +82,7 @@ func (c *crew) live(l life) {
 	}
 	c.leave("d")
 	c.awaitCommitted()
-	report(t, t.Name(), map[string]any{"records": c.sent, "read_again_calm": calm, "read_again_killed": before - calm,
+	report(t, "clients-groups", t.Name(), map[string]any{"records": c.sent, "read_again_calm": calm, "read_again_killed": before - calm,
 		"ms": time.Since(began).Milliseconds()})
 }
 

@@ -75,17 +75,17 @@ func start(t *testing.T) *testnode.Node {
 	return n
 }
 
-// figures is what the tests measured, for test/results/clients.json.
+// figures is what the tests measured, for test/results.
 type figures struct {
 	mu    sync.Mutex
 	start time.Time
-	m     map[string]any
+	files map[string]map[string]any
 }
 
-var measured = &figures{start: time.Now(), m: map[string]any{}}
+var measured = &figures{start: time.Now(), files: map[string]map[string]any{}}
 
-// report notes what a test measured; a long run writes all there is so far.
-func report(t *testing.T, name string, value any) {
+// report notes what a test measured; a long run writes all there is so far of test/results/FILE.json.
+func report(t *testing.T, file, name string, value any) {
 	t.Helper()
 	t.Logf("%s: %v", name, value)
 	if !testnode.Full() {
@@ -93,6 +93,9 @@ func report(t *testing.T, name string, value any) {
 	}
 	measured.mu.Lock()
 	defer measured.mu.Unlock()
-	measured.m[name] = value
-	testnode.WriteResult(t, "clients", time.Since(measured.start), measured.m)
+	if measured.files[file] == nil {
+		measured.files[file] = map[string]any{}
+	}
+	measured.files[file][name] = value
+	testnode.WriteResult(t, file, time.Since(measured.start), measured.files[file])
 }

@@ -23,7 +23,7 @@ func TestKcatLines(t *testing.T) {
 			out := kcat(t, n, nil, "-C", "-t", codec, "-e", "-q")
 			consumed := time.Since(began)
 			same(t, in, out)
-			report(t, "kcat "+codec, map[string]any{
+			report(t, "clients", "kcat "+codec, map[string]any{
 				"lines": bytes.Count(in, []byte("\n")), "bytes": len(in), "produce_ms": produced.Milliseconds(), "consume_ms": consumed.Milliseconds(),
 			})
 		})
