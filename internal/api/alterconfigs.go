@@ -2,12 +2,16 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"weir/internal/config"
+	"weir/internal/image"
 	"weir/internal/wire"
 )
 
@@ -15,13 +19,15 @@ import (
 // IncrementalAlterConfigs (44), versions 0–1, on a broker; v2 and v1 are flexible.
 // The controller decides; but a broker takes changes of single brokers only for
 // itself, as Kafka does (ConfigAdminManager), since a client sends them to the
-// broker that they are for.
+// broker that they are for, and it judges itself what would be its configuration.
 type AlterConfigs struct {
 	Forward
-	NodeID int32
+	NodeID  int32
+	Configs Configs
 }
 
-// Handle refuses what is for another broker, and forwards the rest.
+// Handle refuses what is for another broker or not valid for this one, and
+// forwards the rest.
 func (h *AlterConfigs) Handle(ctx context.Context, c *Call, r kmsg.Request) wire.Response {
 	refused := map[int]error{} // by place in the request
 	switch req := r.(type) {
@@ -29,7 +35,9 @@ func (h *AlterConfigs) Handle(ctx context.Context, c *Call, r kmsg.Request) wire
 		rest := *req
 		rest.Resources = nil
 		for i, x := range req.Resources {
-			if err := h.elsewhere(x.ResourceType, x.ResourceName); err != nil {
+			if err := h.check(x.ResourceType, x.ResourceName, func(map[string]string) (map[string]string, error) {
+				return replaced(x.Configs), nil
+			}); err != nil {
 				refused[i] = err
 			} else {
 				rest.Resources = append(rest.Resources, x)
@@ -53,7 +61,9 @@ func (h *AlterConfigs) Handle(ctx context.Context, c *Call, r kmsg.Request) wire
 		rest := *req
 		rest.Resources = nil
 		for i, x := range req.Resources {
-			if err := h.elsewhere(x.ResourceType, x.ResourceName); err != nil {
+			if err := h.check(x.ResourceType, x.ResourceName, func(current map[string]string) (map[string]string, error) {
+				return changed(current, x.Configs)
+			}); err != nil {
 				refused[i] = err
 			} else {
 				rest.Resources = append(rest.Resources, x)
@@ -77,19 +87,80 @@ func (h *AlterConfigs) Handle(ctx context.Context, c *Call, r kmsg.Request) wire
 	return h.Forward.Handle(ctx, c, r)
 }
 
-// elsewhere refuses the configuration of another broker.
-func (h *AlterConfigs) elsewhere(kind kmsg.ConfigResourceType, name string) error {
-	if kind != kmsg.ConfigResourceTypeBroker || name == "" {
+// check refuses the configuration of another broker, and what is not valid for
+// this one. after tells what the values would be; nil is for a request that the
+// controller refuses.
+func (h *AlterConfigs) check(kind kmsg.ConfigResourceType, name string, after func(current map[string]string) (map[string]string, error)) error {
+	if kind != kmsg.ConfigResourceTypeBroker {
 		return nil
 	}
-	id, err := strconv.ParseInt(name, 10, 32)
-	switch {
-	case err != nil:
-		return refuse(kerr.InvalidRequest, "Node id must be an integer, but it is: "+name)
-	case int32(id) != h.NodeID:
-		return refuse(kerr.InvalidRequest, fmt.Sprintf("Unexpected broker id, expected %d, but received %d", h.NodeID, id))
+	if name != "" {
+		id, err := strconv.ParseInt(name, 10, 32)
+		switch {
+		case err != nil:
+			return refuse(kerr.InvalidRequest, "Node id must be an integer, but it is: "+name)
+		case int32(id) != h.NodeID:
+			return refuse(kerr.InvalidRequest, fmt.Sprintf("Unexpected broker id, expected %d, but received %d", h.NodeID, id))
+		}
 	}
-	return nil
+	values, err := after(h.Images.Image().Configs(image.ResourceBroker, name))
+	if err == nil && values != nil {
+		err = h.Configs.Effective().ValidateOwn(values, name != "")
+	}
+	var invalid *config.Invalid
+	switch {
+	case errors.As(err, &invalid) && invalid.Request:
+		return refuse(kerr.InvalidRequest, invalid.Message)
+	case errors.As(err, &invalid):
+		return refuse(kerr.InvalidConfig, invalid.Message)
+	}
+	return err
+}
+
+// replaced are the values that AlterConfigs sets; nil when it is not well formed.
+func replaced(configs []kmsg.AlterConfigsRequestResourceConfig) map[string]string {
+	values := map[string]string{}
+	for _, kv := range configs {
+		if _, twice := values[kv.Name]; twice || kv.Value == nil {
+			return nil
+		}
+		values[kv.Name] = *kv.Value
+	}
+	return values
+}
+
+// changed are the values after an IncrementalAlterConfigs; nil when it is not
+// well formed.
+func changed(current map[string]string, ops []kmsg.IncrementalAlterConfigsRequestResourceConfig) (map[string]string, error) {
+	values, seen := maps.Clone(current), map[string]bool{}
+	if values == nil {
+		values = map[string]string{}
+	}
+	for _, op := range ops {
+		if seen[op.Name] || op.Value == nil && op.Op != kmsg.IncrementalAlterConfigOpDelete {
+			return nil, nil
+		}
+		seen[op.Name] = true
+		switch op.Op {
+		case kmsg.IncrementalAlterConfigOpSet:
+			values[op.Name] = *op.Value
+		case kmsg.IncrementalAlterConfigOpDelete:
+			delete(values, op.Name)
+		case kmsg.IncrementalAlterConfigOpAppend, kmsg.IncrementalAlterConfigOpSubtract:
+			var old *string
+			if v, ok := current[op.Name]; ok {
+				old = &v
+			}
+			v, err := config.AlterList(config.ScopeBroker, op.Name, old, *op.Value, op.Op == kmsg.IncrementalAlterConfigOpSubtract)
+			if err != nil {
+				return nil, err
+			}
+			values[op.Name] = v
+		default:
+			return nil, nil
+		}
+	}
+	return values, nil
 }
 
 // merge puts the controller's rows and ours into the order of the request. The

@@ -11,6 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/batch"
+	"weir/internal/config"
+	"weir/internal/image"
 	"weir/internal/partition"
 	"weir/internal/replication"
 	"weir/internal/statemachine"
@@ -151,7 +153,9 @@ func TestConfigsOfOtherBrokers(t *testing.T) {
 		req.Resources = append(req.Resources, kmsg.IncrementalAlterConfigsRequestResource{ResourceType: kmsg.ConfigResourceTypeBroker, ResourceName: name})
 	}
 	o := new(obedient)
-	h := &AlterConfigs{Forward: Forward{API: kmsg.IncrementalAlterConfigs, Controller: o}, NodeID: 1}
+	h := &AlterConfigs{
+		Forward: Forward{API: kmsg.IncrementalAlterConfigs, Controller: o, Images: new(fakeImages)}, NodeID: 1, Configs: brokerConfigs(t, nil),
+	}
 	res := h.Handle(t.Context(), nil, req).(wire.Message).Response.(*kmsg.IncrementalAlterConfigsResponse)
 	var got []string
 	for _, x := range res.Resources {
@@ -159,5 +163,62 @@ func TestConfigsOfOtherBrokers(t *testing.T) {
 	}
 	if want := `["7":42 "1":0 "":0 "x":42]`; fmt.Sprint(got) != want || fmt.Sprint(o.asked) != "[1 ]" {
 		t.Errorf("answered %v, want %s; asked %q", got, want, o.asked)
+	}
+}
+
+// fixedConfigs is a broker's configuration that nobody changes.
+type fixedConfigs struct{ eff *config.Effective }
+
+func (f fixedConfigs) Effective() *config.Effective { return f.eff }
+
+// brokerConfigs is broker 1 with two log directories and these dynamic values.
+func brokerConfigs(t *testing.T, dynamic map[string]string) fixedConfigs {
+	t.Helper()
+	s, _, err := config.Load("server.properties", []byte("node.id=1\nprocess.roles=broker,controller\nlisteners=PLAINTEXT://:9092\nlog.dirs=/a,/b\n"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fixedConfigs{config.NewEffective(s, nil, dynamic)}
+}
+
+// What is not valid for this broker as it is now is refused here, with Kafka's
+// words; what is not well formed is left to the controller.
+func TestConfigsAreJudgedByTheirBroker(t *testing.T) {
+	d := image.NewDelta(image.New())
+	if err := d.Replay(image.ConfigRecord(image.Resource{Type: image.ResourceBroker, Name: "1"}, "num.io.threads", kmsg.StringPtr("16"))); err != nil {
+		t.Fatal(err)
+	}
+	const set, remove, add = kmsg.IncrementalAlterConfigOpSet, kmsg.IncrementalAlterConfigOpDelete, kmsg.IncrementalAlterConfigOpAppend
+	for _, c := range []struct {
+		op         kmsg.IncrementalAlterConfigOp
+		key, value string
+		want       string
+	}{
+		{set, "num.io.threads", "32", "0"}, // 16 now
+		{set, "num.io.threads", "33", "42 Invalid value org.apache.kafka.common.config.ConfigException: Dynamic thread count update validation failed for num.io.threads=33, value should not be greater than double the current value 16 for configuration Invalid dynamic configuration"},
+		{remove, "num.io.threads", "", "0"},
+		{set, "cordoned.log.dirs", "/c", "42 requirement failed: All entries in cordoned.log.dirs must be present in log.dirs or log.dir. Missing entries : /c"},
+		{add, "cordoned.log.dirs", "/a", "0"},
+		{add, "message.max.bytes", "1", "40 Config value append is not allowed for config key: message.max.bytes"},
+		{7, "message.max.bytes", "-1", "0"}, // not well formed: the controller's answer
+	} {
+		req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+		req.Version = 1
+		op := kmsg.IncrementalAlterConfigsRequestResourceConfig{Name: c.key, Op: c.op, Value: &c.value}
+		req.Resources = append(req.Resources, kmsg.IncrementalAlterConfigsRequestResource{
+			ResourceType: kmsg.ConfigResourceTypeBroker, ResourceName: "1", Configs: []kmsg.IncrementalAlterConfigsRequestResourceConfig{op},
+		})
+		h := &AlterConfigs{
+			Forward: Forward{API: kmsg.IncrementalAlterConfigs, Controller: new(obedient), Images: &fakeImages{img: d.Image()}},
+			NodeID:  1, Configs: brokerConfigs(t, map[string]string{"num.io.threads": "16"}),
+		}
+		row := h.Handle(t.Context(), nil, req).(wire.Message).Response.(*kmsg.IncrementalAlterConfigsResponse).Resources[0]
+		got := fmt.Sprint(row.ErrorCode)
+		if row.ErrorMessage != nil {
+			got += " " + *row.ErrorMessage
+		}
+		if got != c.want {
+			t.Errorf("%s %s:\n have  %s\n Kafka %s", c.key, c.value, got, c.want)
+		}
 	}
 }

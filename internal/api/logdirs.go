@@ -37,10 +37,11 @@ func (*DescribeLogDirs) Key() kmsg.Key { return kmsg.DescribeLogDirs }
 func (h *DescribeLogDirs) Handle(_ context.Context, _ *Call, r kmsg.Request) wire.Response {
 	req := as[*kmsg.DescribeLogDirsRequest](r)
 	res := responseTo[*kmsg.DescribeLogDirsResponse](r)
+	told := h.Images.Image().Features().CordonedDirs() // below it a cordon of the file is kept, but not shown
 	for _, d := range h.Dirs.DescribeDirs() {
 		row := kmsg.NewDescribeLogDirsResponseDir()
 		row.Dir, row.ErrorCode = d.Path, code(d.Err)
-		row.TotalBytes, row.UsableBytes, row.IsCordoned = d.Total, d.Free, d.Cordoned
+		row.TotalBytes, row.UsableBytes, row.IsCordoned = d.Total, d.Free, d.Cordoned && told
 		topics := map[string]int{}
 		for _, l := range d.Logs {
 			if !askedLog(req, l) {

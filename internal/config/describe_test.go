@@ -146,8 +146,10 @@ func TestDynamicValidation(t *testing.T) {
 	e := NewEffective(load(t, "static.properties"), nil, nil)
 	topic := func(kv map[string]string) error { return e.ValidateTopic(kv) }
 	group := func(kv map[string]string) error { return e.ValidateGroup(kv) }
-	broker := func(kv map[string]string) error { return e.ValidateBroker(kv, true) }
-	cluster := func(kv map[string]string) error { return e.ValidateBroker(kv, false) }
+	broker := func(kv map[string]string) error { return e.ValidateOwn(kv, true) }
+	cluster := func(kv map[string]string) error { return e.ValidateOwn(kv, false) }
+	// The node whose log.dirs are elsewhere, and whose threads and listeners are others, sees less.
+	foreign := func(kv map[string]string) error { return e.ValidateBroker(kv, true) }
 	for _, c := range []struct {
 		check func(map[string]string) error
 		set   string
@@ -184,7 +186,20 @@ func TestDynamicValidation(t *testing.T) {
 		{broker, "log.segment.bytes=1", "Invalid value 1 for configuration log.segment.bytes: Value must be at least 1048576"},
 		{broker, "log.retention.ms=0", "requirement failed: log.retention.ms must be unlimited (-1) or, greater than or equal to 1"},
 		{broker, "log.roll.jitter.ms=-1", "requirement failed: log.roll.jitter.ms must be greater than or equal to 0"},
-		{broker, "num.io.threads=100", "Dynamic thread count update validation failed for num.io.threads=100, value should not be greater than double the current value 8"},
+		{broker, "num.io.threads=100", "Invalid value org.apache.kafka.common.config.ConfigException: Dynamic thread count update validation failed for num.io.threads=100, value should not be greater than double the current value 8 for configuration Invalid dynamic configuration"},
+		{foreign, "num.io.threads=100", ""},
+		{broker, "cordoned.log.dirs=/data/1", ""},
+		{broker, "cordoned.log.dirs=*", ""},
+		{broker, "cordoned.log.dirs=/data/1,*", "requirement failed: When cordoned.log.dirs is set to *, it must not contain other values"},
+		{broker, "cordoned.log.dirs=/data/1,/a,/b", "requirement failed: All entries in cordoned.log.dirs must be present in log.dirs or log.dir. Missing entries : /a, /b"},
+		{foreign, "cordoned.log.dirs=/a", ""},
+		{broker, "listener.name.plaintext.max.connections=0", "Invalid value org.apache.kafka.common.config.ConfigException: Invalid max.connections 0 for configuration Invalid dynamic configuration"},
+		{broker, "max.connection.creation.rate=0", "Invalid value org.apache.kafka.common.config.ConfigException: Invalid max.connection.creation.rate 0 for configuration Invalid dynamic configuration"},
+		{broker, "listener.name.nowhere.max.connections=0", ""},
+		{foreign, "listener.name.plaintext.max.connections=0", ""},
+		{broker, "max.connections.per.ip.overrides=nonsense", "Error parsing configuration property 'max.connections.per.ip.overrides': begin 0, end -1, length 8"},
+		{broker, "max.connections.per.ip.overrides=a:b", `For input string: "b"`},
+		{broker, "group.consumer.assignment.interval.ms=100000", "group.consumer.assignment.interval.ms must be less than or equal to group.consumer.max.assignment.interval.ms"},
 		{broker, "num.io.threads=16", ""},
 		{broker, "leader.replication.throttled.rate=7", ""},
 	} {
@@ -234,5 +249,18 @@ func BenchmarkTopic(b *testing.B) {
 		if _, err := e.Topic(map[string]string{"retention.ms": "1"}); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// A listener has the limits of the broker until it has its own.
+func TestListenerLimits(t *testing.T) {
+	s := load(t, "static.properties")
+	e := NewEffective(s, map[string]string{"max.connections": "100", "listener.name.plaintext.max.connection.creation.rate": "7"},
+		map[string]string{"listener.name.plaintext.max.connections": "50"})
+	if got, want := e.Listener("PLAINTEXT"), (ListenerLimits{50, 7}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if got, want := e.Listener("OTHER"), (ListenerLimits{100, 2147483647}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }

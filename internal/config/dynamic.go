@@ -85,27 +85,85 @@ func needsListener(key string) bool {
 	return false
 }
 
-// ValidateBroker checks what would be the whole set of dynamic configs of this broker (perBroker) or of the
-// cluster-wide defaults: key by key, and how they fit the rest. The error is an *Invalid.
+// ValidateBroker checks what would be the whole set of dynamic configs of a broker (perBroker) or of the cluster-wide
+// defaults: key by key, and how they fit the rest. Any node can judge that; see ValidateOwn. The error is an *Invalid.
 func (e *Effective) ValidateBroker(overrides map[string]string, perBroker bool) error {
+	_, err := e.validate(overrides, perBroker)
+	return err
+}
+
+func (e *Effective) validate(overrides map[string]string, perBroker bool) (next *Effective, err error) {
 	if err := ValidateBroker(overrides, perBroker); err != nil {
-		return err
+		return nil, err
 	}
-	next := NewEffective(e.static, overrides, e.perBroker)
+	next = NewEffective(e.static, overrides, e.perBroker)
 	if perBroker {
 		next = NewEffective(e.static, e.clusterDefault, overrides)
 	}
 	for _, rule := range limitRules() {
 		// Values that were bad before (another version stored them) must not block every later change.
 		if reason := rule.check(next.resolved); reason != "" && rule.check(e.resolved) == "" {
-			return &Invalid{Message: "requirement failed: " + reason, Request: true}
+			if rule.kafka != nil {
+				reason = rule.kafka(next.resolved)
+			}
+			if !rule.plain {
+				reason = "requirement failed: " + reason
+			}
+			return nil, &Invalid{Message: reason, Request: true}
 		}
 	}
-	return e.checkThreads(next)
+	return next, nil
+}
+
+// ValidateOwn is ValidateBroker on the node that the configuration belongs to, for what depends on its present values,
+// its log directories and its listeners (DynamicBrokerConfig.validate, which Kafka's brokers call before they ask the
+// controller). The error is an *Invalid.
+func (e *Effective) ValidateOwn(overrides map[string]string, perBroker bool) error {
+	next, err := e.validate(overrides, perBroker)
+	if err != nil {
+		return err
+	}
+	if reason := checkCordoned(next.List(keyCordoned), e.logDirs()); reason != "" {
+		return &Invalid{Message: "requirement failed: " + reason, Request: true}
+	}
+	if reason := e.checkThreads(next); reason != "" {
+		return notReconfigured(reason)
+	}
+	if reason := e.checkListeners(next); reason != "" {
+		return notReconfigured(reason)
+	}
+	return nil
+}
+
+// notReconfigured wraps the objection of one of Kafka's components as Kafka does.
+func notReconfigured(reason string) error {
+	return &Invalid{Message: "Invalid value org.apache.kafka.common.config.ConfigException: " + reason + " for configuration Invalid dynamic configuration", Request: true}
+}
+
+const keyCordoned = "cordoned.log.dirs"
+
+// logDirs are the configured log directories.
+func (r resolved) logDirs() []string {
+	if dirs := r.List("log.dirs"); len(dirs) > 0 {
+		return dirs
+	}
+	return r.List("log.dir")
+}
+
+// checkCordoned compares cordoned.log.dirs with the log directories; the texts are Kafka's.
+func checkCordoned(cordoned, dirs []string) string {
+	if len(cordoned) > 1 && slices.Contains(cordoned, "*") {
+		return "When cordoned.log.dirs is set to *, it must not contain other values"
+	}
+	missing := slices.DeleteFunc(slices.Clone(cordoned), func(d string) bool { return d == "*" || slices.Contains(dirs, d) })
+	if len(missing) > 0 {
+		return "All entries in cordoned.log.dirs must be present in log.dirs or log.dir. Missing entries : " + strings.Join(missing, ", ")
+	}
+	return ""
 }
 
 // checkThreads refuses to change a thread count by more than a factor of two at once, as Kafka does.
-func (e *Effective) checkThreads(next *Effective) error {
+func (e *Effective) checkThreads(next *Effective) string {
 	for _, key := range []string{
 		"num.network.threads", "num.io.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir", "background.threads",
 	} {
@@ -119,9 +177,46 @@ func (e *Effective) checkThreads(next *Effective) error {
 		default:
 			continue
 		}
-		return &Invalid{Message: fmt.Sprintf("Dynamic thread count update validation failed for %s=%d, %s", key, want, how), Request: true}
+		return fmt.Sprintf("Dynamic thread count update validation failed for %s=%d, %s", key, want, how)
 	}
-	return nil
+	return ""
+}
+
+// checkListeners refuses limits of connections that would let nobody in (SocketServer's ListenerConnectionQuota).
+func (e *Effective) checkListeners(next *Effective) string {
+	for _, l := range e.static.List("listeners") {
+		name, _, _ := strings.Cut(l, ":")
+		was, want := e.Listener(name), next.Listener(name)
+		switch {
+		case want == was:
+		case want.MaxConnections <= 0:
+			return fmt.Sprintf("Invalid max.connections %d", want.MaxConnections)
+		case want.MaxCreationRate <= 0:
+			return fmt.Sprintf("Invalid max.connection.creation.rate %d", want.MaxCreationRate)
+		}
+	}
+	return ""
+}
+
+// ListenerLimits are the limits on the connections of one listener.
+type ListenerLimits struct {
+	MaxConnections  int32 // listener.name.NAME.max.connections, or else max.connections
+	MaxCreationRate int32 // listener.name.NAME.max.connection.creation.rate, or else max.connection.creation.rate; per second
+}
+
+// Listener returns the limits of the named listener.
+func (e *Effective) Listener(name string) ListenerLimits {
+	return ListenerLimits{MaxConnections: e.listenerInt(name, "max.connections"), MaxCreationRate: e.listenerInt(name, "max.connection.creation.rate")}
+}
+
+func (e *Effective) listenerInt(listener, key string) int32 {
+	k, _ := Lookup(ScopeBroker, key)
+	if raw, ok := e.current[listenerPrefix+strings.ToLower(listener)+"."+key]; ok {
+		if v, f := k.parse(raw); f == nil {
+			return int32(v.n)
+		}
+	}
+	return e.Int(key)
 }
 
 // ValidateGroup checks a group's overrides (GroupConfig.validate). The error is an *Invalid.
@@ -188,10 +283,14 @@ func AlterList(scope Scope, name string, current *string, items string, subtract
 		return "", &Invalid{Message: "Unknown config name: " + name}
 	}
 	if !ok || k.Type != TypeList {
-		op := "APPEND"
+		op := "append"
 		if subtract {
-			op = "SUBTRACT"
+			op = "subtract"
 		}
+		if scope == ScopeBroker {
+			return "", &Invalid{Message: fmt.Sprintf("Config value %s is not allowed for config key: %s", op, name)}
+		}
+		op = strings.ToUpper(op)
 		return "", &Invalid{Message: fmt.Sprintf("Can't %s to key %s because its type is not LIST.", op, name)}
 	}
 	if current == nil {
@@ -218,9 +317,14 @@ func AppendList(current, add string) string {
 	return strings.Join(items, ",")
 }
 
-// SubtractList returns the list current without the items of remove.
+// SubtractList returns the list current without the items of remove. Of an item that current holds several times each
+// mention takes one away, as in Kafka.
 func SubtractList(current, remove string) string {
-	gone := splitList(remove)
-	items := slices.DeleteFunc(splitList(current), func(s string) bool { return slices.Contains(gone, s) })
+	items := splitList(current)
+	for _, gone := range splitList(remove) {
+		if i := slices.Index(items, gone); i >= 0 {
+			items = slices.Delete(items, i, i+1)
+		}
+	}
 	return strings.Join(items, ",")
 }

@@ -10,61 +10,68 @@ import (
 type rule struct {
 	key   string
 	check func(r resolved) (reason string)
+	// plain is set where Kafka throws a ConfigException of its own; its text has no "requirement failed" in front.
+	plain bool
+	// kafka says it in Kafka's words, where check has better ones for the reader of a file.
+	kafka func(r resolved) string
 }
 
 // limitRules are the cross-key demands that also hold for dynamic changes, with Kafka's texts.
 func limitRules() []rule {
 	return []rule{
-		{"log.roll.ms", func(r resolved) string {
+		{key: "log.roll.ms", check: func(r resolved) string {
 			return atLeast("log.roll.ms", r.firstTime(r.topicValue("segment.ms")), 1)
 		}},
-		{"log.roll.jitter.ms", func(r resolved) string {
+		{key: "log.roll.jitter.ms", check: func(r resolved) string {
 			return atLeast("log.roll.jitter.ms", r.firstTime(r.topicValue("segment.jitter.ms")), 0)
 		}},
-		{"log.retention.ms", func(r resolved) string {
+		{key: "log.retention.ms", check: func(r resolved) string {
 			if ms := r.firstTime(r.topicValue("retention.ms")); ms < 1 && ms != -1 {
 				return "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"
 			}
 			return ""
 		}},
-		{"log.cleaner.dedupe.buffer.size", func(r resolved) string {
+		{key: "log.cleaner.dedupe.buffer.size", check: func(r resolved) string {
 			if threads := r.Long("log.cleaner.threads"); threads > 0 && r.Long("log.cleaner.dedupe.buffer.size")/threads <= 1<<20 {
 				return "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."
 			}
 			return ""
 		}},
-		{"replica.socket.timeout.ms", func(r resolved) string {
+		{key: "replica.socket.timeout.ms", check: func(r resolved) string {
 			if r.Int("replica.fetch.wait.max.ms") > r.Int("replica.socket.timeout.ms") {
 				return "replica.socket.timeout.ms should always be at least replica.fetch.wait.max.ms to prevent unnecessary socket timeouts"
 			}
 			return ""
 		}},
-		{"replica.fetch.wait.max.ms", func(r resolved) string {
+		{key: "replica.fetch.wait.max.ms", check: func(r resolved) string {
 			if r.Long("replica.fetch.wait.max.ms") > r.Long("replica.lag.time.max.ms") {
 				return "replica.fetch.wait.max.ms should always be less than or equal to replica.lag.time.max.ms to prevent frequent changes in ISR"
 			}
 			return ""
 		}},
-		{"queued.max.request.bytes", func(r resolved) string {
+		{key: "queued.max.request.bytes", check: func(r resolved) string {
 			if q := r.Long("queued.max.request.bytes"); q > 0 && q < r.Long("socket.request.max.bytes") {
 				return "queued.max.request.bytes must be larger or equal to socket.request.max.bytes"
 			}
 			return ""
 		}},
-		{"max.connections.per.ip", func(r resolved) string {
+		{key: "max.connections.per.ip", check: func(r resolved) string {
 			if r.Int("max.connections.per.ip") == 0 && r.String("max.connections.per.ip.overrides") == "" {
 				return "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."
 			}
 			return ""
 		}},
-		{"max.connections.per.ip.overrides", func(r resolved) string {
-			_, err := parseConnectionOverrides(r.String("max.connections.per.ip.overrides"))
-			if err != nil {
-				return err.Error()
+		{key: "max.connections.per.ip.overrides", plain: true, check: func(r resolved) string {
+			_, f := parseConnectionOverrides(r.String("max.connections.per.ip.overrides"))
+			if f != nil {
+				return f.reason
 			}
 			return ""
+		}, kafka: func(r resolved) string {
+			_, f := parseConnectionOverrides(r.String("max.connections.per.ip.overrides"))
+			return f.kafka
 		}},
-		{"group.consumer.heartbeat.interval.ms", func(r resolved) string { return r.groupLimits() }},
+		{key: "group.consumer.heartbeat.interval.ms", plain: true, check: func(r resolved) string { return r.groupLimits() }},
 	}
 }
 
@@ -138,23 +145,30 @@ func (r resolved) between(key, low, high string) string {
 
 // ConnectionOverrides returns max.connections.per.ip.overrides: the connection limit of each named host or address.
 func (r resolved) ConnectionOverrides() map[string]int {
-	m, err := parseConnectionOverrides(r.String("max.connections.per.ip.overrides"))
-	if err != nil {
+	m, f := parseConnectionOverrides(r.String("max.connections.per.ip.overrides"))
+	if f != nil {
 		return nil // not reached: checked by limitRules
 	}
 	return m
 }
 
-func parseConnectionOverrides(text string) (map[string]int, error) {
+func parseConnectionOverrides(text string) (map[string]int, *fault) {
+	const what = "Error parsing configuration property 'max.connections.per.ip.overrides': "
 	m := map[string]int{}
 	for _, e := range splitList(text) {
 		i := strings.LastIndexByte(e, ':')
 		if i < 0 {
-			return nil, fmt.Errorf("Error parsing configuration property 'max.connections.per.ip.overrides': %q is not of the form host:count", e)
+			return nil, &fault{
+				kafka:  what + fmt.Sprintf("begin 0, end -1, length %d", len(e)),
+				reason: what + fmt.Sprintf("%q is not of the form host:count", e),
+			}
 		}
 		n, err := strconv.ParseInt(strings.TrimSpace(e[i+1:]), 10, 32)
 		if err != nil || n < 0 {
-			return nil, fmt.Errorf("Error parsing configuration property 'max.connections.per.ip.overrides': the count in %q is not a number from 0", e)
+			return nil, &fault{
+				kafka:  fmt.Sprintf("For input string: %q", e[i+1:]),
+				reason: what + fmt.Sprintf("the count in %q is not a number from 0", e),
+			}
 		}
 		m[strings.Trim(strings.TrimSpace(e[:i]), "[]")] = int(n)
 	}

@@ -203,18 +203,8 @@ func (s *Static) nodeDirs(n *Node) error {
 	if n.MetadataDir = s.String("metadata.log.dir"); n.MetadataDir == "" {
 		n.MetadataDir = n.LogDirs[0]
 	}
-	var missing []string
-	cordoned := s.List("cordoned.log.dirs")
-	if len(cordoned) > 1 && slices.Contains(cordoned, "*") {
-		return s.errorAt("cordoned.log.dirs", "When cordoned.log.dirs is set to *, it must not contain other values")
-	}
-	for _, d := range cordoned {
-		if d != "*" && !slices.Contains(n.LogDirs, d) {
-			missing = append(missing, d)
-		}
-	}
-	if len(missing) > 0 {
-		return s.errorAt("cordoned.log.dirs", "All entries in cordoned.log.dirs must be present in log.dirs or log.dir. Missing entries : "+strings.Join(missing, ", "))
+	if reason := checkCordoned(s.List(keyCordoned), n.LogDirs); reason != "" {
+		return s.errorAt(keyCordoned, reason)
 	}
 	return nil
 }

@@ -165,6 +165,7 @@ func TestListOperations(t *testing.T) {
 		{"a,b,c", "c,b", "a,b,c", "a"},
 		{"a", "", "a", "a"},
 		{"", "", "", ""},
+		{"delete,delete,compact", "delete", "delete,delete,compact", "delete,compact"}, // one at a time
 		{"delete", " compact , delete", "delete,compact", ""},
 		{"delete", "compact,,compact", "delete,compact,", "delete"}, // refused afterwards: an entry is empty
 	} {
@@ -191,6 +192,8 @@ func TestAlterList(t *testing.T) {
 		{ScopeTopic, "retention.ms", nil, false, "Can't APPEND to key retention.ms because its type is not LIST."},
 		{ScopeTopic, "no.such", nil, true, "Can't SUBTRACT to key no.such because its type is not LIST."},
 		{ScopeBroker, "no.such", nil, false, "Unknown config name: no.such"},
+		{ScopeBroker, "message.max.bytes", nil, false, "Config value append is not allowed for config key: message.max.bytes"},
+		{ScopeBroker, "message.max.bytes", nil, true, "Config value subtract is not allowed for config key: message.max.bytes"},
 	} {
 		got, err := AlterList(c.scope, c.name, c.current, "compact", c.subtract)
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -26,7 +27,8 @@ const moveChunk = 1 << 20
 
 // Move starts to move a replica into dir, or back: naming the present directory
 // cancels a move. For a partition that is not here yet it notes where to create
-// it. Errors are Kafka's: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR.
+// it. Errors are Kafka's: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, and
+// INVALID_REPLICA_ASSIGNMENT for a cordoned directory.
 func (m *Manager) Move(topic string, p int32, dir string) error {
 	name := checkpoint.TopicPartition{Topic: topic, Partition: p}
 	d := m.o.Dirs.ByPath(dir)
@@ -35,6 +37,9 @@ func (m *Manager) Move(topic string, p int32, dir string) error {
 	}
 	if m.o.Dirs.ByID(d.ID) != d {
 		return kerr.KafkaStorageError
+	}
+	if slices.Contains(m.o.Dirs.Cordoned(), d.ID) { // even where the replica lies already
+		return kerr.InvalidReplicaAssignment
 	}
 	if m.isOffline(name) { // its log is in a directory that may come back: a second, empty one would be taken for it
 		return kerr.KafkaStorageError
