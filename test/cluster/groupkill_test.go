@@ -80,7 +80,7 @@ func (l *groupLoad) add(group string) {
 
 // steady is an idempotent producer of a record for each partition every few milliseconds.
 func (l *ledger) steady(ctx context.Context, addr string) (stop func(), err error) {
-	c, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.RetryBackoffFn(quickly))
+	c, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.RetryBackoffFn(quickly), kgo.MetadataMinAge(memberHeartbeat))
 	return l.background(ctx, c, err, func(ctx context.Context, c *kgo.Client) {
 		pace := time.NewTicker(5 * time.Millisecond)
 		defer pace.Stop()
@@ -112,6 +112,29 @@ func (l *groupLoad) stop() {
 	l.stops = nil
 }
 
+// wait waits until all go on: every member has committed something, and every place has moved.
+func (l *groupLoad) wait(t *testing.T) {
+	t.Helper()
+	before, acked := l.commits.promised(), []int64{}
+	for _, s := range l.seats {
+		acked = append(acked, s.acked.Load())
+	}
+	testnode.Until(t, testnode.Patience, "commits of all members on all partitions", func() error {
+		for i, s := range l.seats {
+			if s.acked.Load() == acked[i] {
+				return fmt.Errorf("member %d, of group %s, commits nothing", i, s.group)
+			}
+		}
+		now := l.commits.promised()
+		for _, at := range l.places {
+			if now[at] <= before[at] {
+				return fmt.Errorf("%v stays at %d", at, before[at])
+			}
+		}
+		return nil
+	})
+}
+
 // change has one member leave and another take its seat; it returns at once.
 func (l *groupLoad) change(ctx context.Context, s *seat, addr string) (done chan error) {
 	done = make(chan error, 1)
@@ -128,19 +151,35 @@ func (l *groupLoad) change(ctx context.Context, s *seat, addr string) (done chan
 // offsets, and while members come and go. No offset that was acked ever goes back, neither to who fetches it nor in the
 // order in which it was written down; no generation goes backwards; and all members go on by themselves.
 func TestKillGroups(t *testing.T) {
-	rounds := testnode.Rounds(2, 50)
+	start := time.Now()
+	figures := killGroups(t, testnode.Rounds(4, 50), "")
+	t.Log(figures)
+	if testnode.Full() {
+		testnode.WriteResult(t, "soak-groups", time.Since(start), figures)
+	}
+}
+
+// TestKillGroupsWithRaceDetector is TestKillGroups on a binary that finds data races.
+func TestKillGroupsWithRaceDetector(t *testing.T) {
+	if !testnode.Full() {
+		t.Skip("part of the long run: WEIR_FULL=1")
+	}
+	t.Log(killGroups(t, 5, raceBinary(t)))
+}
+
+// killGroups returns what it did. An empty binary is the one under test.
+func killGroups(t *testing.T, rounds int, binary string) (figures map[string]any) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(60+40*rounds)*time.Second)
 	defer cancel()
-	start := time.Now()
 	props := small()
 	props["offsets.topic.num.partitions"] = "4"
 	props["offsets.topic.segment.bytes"] = "1048576"
 	props["log.cleaner.backoff.ms"] = "500"
 	props["group.min.session.timeout.ms"] = "500"
-	n := testnode.New(t, testnode.Options{Props: props})
+	n := testnode.New(t, testnode.Options{Props: props, Binary: binary})
 	n.Start(t)
 	l := startGroups(ctx, t, n)
-	l.commits.wait(t, l.places)
+	l.wait(t)
 	seen, stop, err := watchGroups(ctx, n.Addr)
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +195,7 @@ func TestKillGroups(t *testing.T) {
 		} else {
 			changed <- nil
 		}
-		l.commits.waitRequests(t, 1+dice.IntN(400))
+		l.commits.waitRequests(t, 1+dice.IntN(testnode.Rounds(500, 3000)))
 		n.Kill(t)
 		promised := l.commits.promised()
 		n.Start(t)
@@ -164,7 +203,7 @@ func TestKillGroups(t *testing.T) {
 		if err := l.commits.check(ctx, n, promised); err != nil {
 			t.Fatal(err)
 		}
-		l.commits.wait(t, l.places)
+		l.wait(t)
 		slowest = max(slowest, time.Since(up))
 		if err := <-changed; err != nil {
 			t.Fatal(err)
@@ -179,12 +218,8 @@ func TestKillGroups(t *testing.T) {
 	}
 	n.Stop(t)
 	noCoordinatorErrors(t, n)
-	figures := map[string]any{
+	return map[string]any{
 		"rounds": rounds, "commits": l.commits.numRequests(), "records": seen.records, "members_changed": changes,
 		"slowest_resume_ms": slowest.Milliseconds(),
-	}
-	t.Log(figures)
-	if testnode.Full() {
-		testnode.WriteResult(t, "soak-groups", time.Since(start), figures)
 	}
 }

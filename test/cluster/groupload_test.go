@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -132,21 +133,6 @@ func (c *commits) checkGroup(group string, have kadm.OffsetResponses, promised m
 	return nil
 }
 
-// wait waits until every place has moved: all members go on.
-func (c *commits) wait(t *testing.T, places []place) {
-	t.Helper()
-	before := c.promised()
-	testnode.Until(t, testnode.Patience, "commits of all groups on all partitions", func() error {
-		now := c.promised()
-		for _, at := range places {
-			if now[at] <= before[at] {
-				return fmt.Errorf("%v stays at %d", at, before[at])
-			}
-		}
-		return nil
-	})
-}
-
 // waitRequests waits for so many acked commits more, of whomever.
 func (c *commits) waitRequests(t *testing.T, more int) {
 	t.Helper()
@@ -173,6 +159,7 @@ type seat struct {
 	balancer func() kgo.GroupBalancer
 	instance string // group.instance.id, empty for a dynamic member
 	stop     func()
+	acked    atomic.Int64 // commits
 }
 
 // sit starts the member. It commits what it has read after each poll, and lets nobody take its partitions in between,
@@ -181,7 +168,7 @@ func (s *seat) sit(ctx context.Context, c *commits, addr string) error {
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(addr), kgo.ConsumerGroup(s.group), kgo.ConsumeTopics(s.topic), kgo.Balancers(s.balancer()),
 		kgo.SessionTimeout(memberSession), kgo.HeartbeatInterval(memberHeartbeat), kgo.RebalanceTimeout(memberRebalance),
-		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(), kgo.FetchMaxWait(100 * time.Millisecond), kgo.RetryBackoffFn(quickly),
+		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(), kgo.FetchMaxWait(100 * time.Millisecond), kgo.RetryBackoffFn(quickly), kgo.MetadataMinAge(memberHeartbeat),
 		kgo.OnPartitionsAssigned(func(_ context.Context, cl *kgo.Client, _ map[string][]int32) { c.assigned(s.group, cl) }),
 	}
 	if s.instance != "" {
@@ -226,12 +213,14 @@ func (s *seat) turn(ctx context.Context, c *commits, cl *kgo.Client) {
 	}
 	// A commit may fail: the node is down, or the group goes on without this
 	// member. The client reads on, or begins at what is committed.
-	_ = c.commit(offsets, func() error { return cl.CommitRecords(ctx, recs...) })
+	if err := c.commit(offsets, func() error { return cl.CommitRecords(ctx, recs...) }); err == nil {
+		s.acked.Add(1)
+	}
 }
 
 // simple commits higher and higher offsets without being a member.
 func (c *commits) simple(ctx context.Context, addr, group, topic string, partitions int32) (stop func(), err error) {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.RetryBackoffFn(quickly))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.RetryBackoffFn(quickly), kgo.MetadataMinAge(memberHeartbeat))
 	if err != nil {
 		return nil, err
 	}
