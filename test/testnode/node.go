@@ -38,15 +38,16 @@ type Options struct {
 	Stock bool
 }
 
-// Node is a combined broker and controller with its directory. It is not goroutine safe.
+// Node is a node with its directory: a combined broker and controller, or what a Cluster makes of it. It is not goroutine safe.
 type Node struct {
 	ID         int32
 	Dir        string   // everything of the node: node.properties, node.log, data-1 …
 	LogDirs    []string // log.dirs
-	Addr       string   // host:port of the PLAINTEXT listener
-	Controller string   // host:port of the CONTROLLER listener
+	Addr       string   // host:port of the PLAINTEXT listener; empty for a controller alone
+	Controller string   // host:port of the CONTROLLER listener; empty for a broker alone
 
 	system  System
+	roles   Roles
 	binary  string
 	stock   bool
 	props   map[string]string
@@ -58,7 +59,7 @@ type Node struct {
 // failed, the end of the node's log is shown.
 func New(t testing.TB, o Options) *Node {
 	t.Helper()
-	n := &Node{ID: max(o.ID, 1), Dir: TempDir(t), system: o.System, binary: o.Binary, stock: o.Stock}
+	n := &Node{ID: max(o.ID, 1), Dir: TempDir(t), system: o.System, roles: Both, binary: o.Binary, stock: o.Stock}
 	if n.system == "" {
 		n.system = Ours
 	}

@@ -87,7 +87,7 @@ func (n *Node) Launch(t testing.TB, args ...string) {
 	n.proc = p
 }
 
-// WaitReady waits until a launched node answers as a member of its cluster that is not fenced.
+// WaitReady waits until a launched node answers as a member of its cluster that is not fenced; a controller alone, until it listens.
 func (n *Node) WaitReady(t testing.TB) {
 	t.Helper()
 	if err := until(startLimit, n.ready); err != nil {
@@ -99,11 +99,15 @@ func (n *Node) ready() error {
 	if n.proc == nil || n.proc.ended() {
 		return &goneError{n.how()}
 	}
-	conn, err := net.DialTimeout("tcp", n.Addr, time.Second)
+	address := n.Addr
+	if n.roles == ControllerOnly {
+		address = n.Controller
+	}
+	conn, err := net.DialTimeout("tcp", address, time.Second)
 	if err != nil {
 		return err
 	}
-	if err := conn.Close(); err != nil {
+	if err := conn.Close(); err != nil || n.roles == ControllerOnly {
 		return err
 	}
 	client, err := kgo.NewClient(kgo.SeedBrokers(n.Addr), kgo.RequestRetries(0))
