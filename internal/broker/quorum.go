@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"weir/internal/config"
@@ -77,8 +78,28 @@ func (b *Broker) controllerCore() (*controller.Core, error) {
 		DefaultPartitions: s.Int("num.partitions"), DefaultReplicationFactor: int16(s.Int("default.replication.factor")),
 		NoTopicDeletion: !s.Bool("delete.topic.enable"),
 		Supported:       b.served(), QuorumNodes: ids(set.Voters()), Bootstrap: bootstrap, BootstrapSource: "bootstrap.checkpoint",
+		Raise:  raised(s),
 		Config: quorum.NewConfigRules(s),
 	}), nil
+}
+
+// raised lists the internal topics whose replication factor is not set in the
+// file: they raise it themselves as brokers join.
+func raised(s *config.Static) []controller.RaisedTopic {
+	if !s.Bool("weir.internal.topics.auto.raise") {
+		return nil
+	}
+	var out []controller.RaisedTopic
+	for key, topic := range map[string]string{
+		"offsets.topic.replication.factor": "__consumer_offsets", "transaction.state.log.replication.factor": "__transaction_state",
+		"share.coordinator.state.topic.replication.factor": "__share_group_state",
+	} {
+		if _, set := s.Raw(key); !set {
+			out = append(out, controller.RaisedTopic{Name: topic, Target: 3})
+		}
+	}
+	slices.SortFunc(out, func(a, b controller.RaisedTopic) int { return strings.Compare(a.Name, b.Name) })
+	return out
 }
 
 // staticVoters is controller.quorum.voters.

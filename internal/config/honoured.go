@@ -52,8 +52,8 @@ unstable.feature.versions.enable
 group.initial.rebalance.delay.ms group.max.size group.min.session.timeout.ms group.max.session.timeout.ms
 offsets.retention.minutes offsets.retention.check.interval.ms offset.metadata.max.bytes offsets.commit.timeout.ms
 offsets.load.buffer.size offsets.topic.compression.codec offsets.topic.num.partitions
-offsets.topic.replication.factor offsets.topic.segment.bytes
-weir.metrics.listener
+offsets.topic.replication.factor transaction.state.log.replication.factor share.coordinator.state.topic.replication.factor offsets.topic.segment.bytes
+weir.internal.topics.auto.raise weir.metrics.listener
 `
 
 // honouredTopic lists the topic keys that Weir acts on.

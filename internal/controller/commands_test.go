@@ -15,13 +15,17 @@ import (
 
 // commands are the words of the scenario files.
 var commands = map[string]func(e *env, t *testing.T, d *datadriven.TestData){
-	// cluster [metadata=30] [no-elr]: a new log and an active controller
+	// cluster [metadata=30] [no-elr] [unclean=MS] [raise=TOPIC]: a new log and an active controller
 	"cluster": func(e *env, t *testing.T, d *datadriven.TestData) {
 		a := args{t, d}
 		n := newEnv(int16(a.int("metadata", 30)), !a.has("no-elr"))
 		e.core, e.o, e.img, e.offset, e.nowMs, e.dice = n.core, n.o, n.img, n.offset, n.nowMs, n.dice
 		if a.has("unclean") {
 			e.o.UncleanIntervalMs = int64(a.int("unclean", 1000))
+			e.core = New(e.o)
+		}
+		if a.has("raise") {
+			e.o.Raise = []RaisedTopic{{Name: a.str("raise", ""), Target: 3}}
 			e.core = New(e.o)
 		}
 		e.apply(e.core.Activate(e.step()))

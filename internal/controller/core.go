@@ -61,6 +61,8 @@ type Options struct {
 	Bootstrap       []records.Versioned // what an empty log starts with: from bootstrap.checkpoint
 	BootstrapSource string              // where they come from, for the log
 
+	Raise []RaisedTopic // internal topics whose replication factor grows with the cluster
+
 	Config ConfigRules
 	Policy CreateTopicPolicy // nil: none
 }
@@ -78,6 +80,7 @@ type soft struct {
 	nextNoOpMs    int64
 	nextUncleanMs int64
 	nextBalanceMs int64
+	nextRaiseMs   int64
 }
 
 // New makes a Core; it refuses everything until Activate.

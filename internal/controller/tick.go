@@ -35,6 +35,10 @@ func (c *Core) Tick(s Step) Result {
 	if due(&c.soft.nextBalanceMs, c.o.RebalanceIntervalMs, s.NowMs) {
 		res.Records = replay(d, res.Records, c.balance(d.Image(), nobody))
 	}
+	if len(c.o.Raise) > 0 && due(&c.soft.nextRaiseMs, raiseIntervalMs, s.NowMs) {
+		recs, notes := c.raise(s, d.Image())
+		res.Records, res.Notes = replay(d, res.Records, recs), append(res.Notes, notes...)
+	}
 	if due(&c.soft.nextNoOpMs, c.o.NoOpIntervalMs, s.NowMs) {
 		r := records.NewNoOpRecord()
 		res.Records = append(res.Records, records.Versioned{Record: &r})
@@ -63,6 +67,9 @@ func (c *Core) NextTick() int64 {
 		if duty.interval > 0 {
 			next = min(next, duty.at)
 		}
+	}
+	if len(c.o.Raise) > 0 {
+		next = min(next, c.soft.nextRaiseMs)
 	}
 	for _, b := range c.soft.brokers {
 		if b.contactMs != noContact {
