@@ -127,7 +127,7 @@ func inLoop[T any](ctx context.Context, g *Groups, id int32, f func(m *member, v
 }
 
 // Describe tells of a group. One that waits for a rebalance is logged, with those
-// it waits for.
+// it waits for, unless that was done a moment ago.
 func (g *Groups) Describe(ctx context.Context, id string, version int16) kmsg.DescribeGroupsResponseGroup {
 	type described struct {
 		d kmsg.DescribeGroupsResponseGroup
@@ -142,7 +142,7 @@ func (g *Groups) Describe(ctx context.Context, id string, version int16) kmsg.De
 		d.Group, d.ErrorCode = id, err.Code
 		return d
 	}
-	if x.w != nil {
+	if x.w != nil && !x.w.Told {
 		g.logWaiting(x.w)
 	}
 	return x.d

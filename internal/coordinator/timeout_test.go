@@ -178,6 +178,7 @@ func TestWaitingIsTold(t *testing.T) {
 			}
 			pass(d)
 		}
+		r.groups.Describe(r.ctx, "g", 6) // it was told just now
 		beat(4900 * time.Millisecond)
 		told(1)
 		if s := r.groups.Summary(r.ctx); len(s.Waiting) != 1 || len(s.Waiting[0].Members) != 1 || s.Waiting[0].For.Round(time.Second) != 5*time.Second {
@@ -189,6 +190,11 @@ func TestWaitingIsTold(t *testing.T) {
 		told(2)
 		beat(1000 * time.Millisecond)
 		told(3)
+		beat(7 * time.Second)
+		r.groups.Describe(r.ctx, "g", 6)
+		told(4)
+		r.groups.Describe(r.ctx, "g", 6)
+		told(4)
 		again := answered(r, "join again", r.join(m.MemberID))
 		answered(r, "the other's join", other)
 		if s := answered(r, "sync again", r.sync(again)); s.ErrorCode != 0 {
@@ -201,6 +207,6 @@ func TestWaitingIsTold(t *testing.T) {
 		if s := r.groups.Summary(r.ctx); s.States[classic.Stable] != 1 || len(s.Waiting) != 0 {
 			r.Errorf("summary at the end: %+v", s)
 		}
-		told(3)
+		told(4)
 	})
 }

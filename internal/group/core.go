@@ -342,7 +342,7 @@ func (c *Core) Describe(s Step, id string, version int16) (kmsg.DescribeGroupsRe
 		return d, nil
 	}
 	g.Describe(&d)
-	return d, g.Missing(c.step(s))
+	return d, g.DescribeMissing(c.step(s))
 }
 
 // Missing tells of every rebalance that waits for somebody.

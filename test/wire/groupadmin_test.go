@@ -3,6 +3,9 @@ package wire
 import (
 	"cmp"
 	"fmt"
+	"io"
+	"net/http"
+	"os"
 	"slices"
 	"strings"
 
@@ -20,6 +23,7 @@ func groupAdminCases() []testCase {
 		{name: "K28-consumer-offsets", run: consumerOffsetsRecords},
 		{name: "group-configs", run: groupConfigs},
 		{name: "list-config-resources", run: listConfigResources},
+		{name: "group-waiting", run: waitingIsTold, slow: true, weirOnly: "the log and the metrics are ours"},
 	}
 }
 
@@ -342,4 +346,53 @@ func listConfigResources(s *session) {
 	s.do("gone", incremental(32, g, change{"consumer.session.timeout.ms", 1, ""}), 1)
 	s.settle()
 	list("groups", 1, 32)
+}
+
+// waitingIsTold: whom a rebalance waits for stands in the log at once, and in the
+// metrics after 5 s.
+func waitingIsTold(s *session) {
+	g := s.group("g")
+	a, n := s.alone(g)
+	b := s.begin("the other's join", joinGroup(g, s.memberID(g)), 9)
+	s.awaitState(g, "PreparingRebalance", 2)
+	log, err := os.ReadFile(s.node.log.Name())
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, line := range strings.Split(string(log), "\n") {
+		if strings.Contains(line, "a rebalance waits for members") && strings.Contains(line, g) {
+			s.note("the log names the member: %t; says since when: %t, until when: %t", strings.Contains(line, a), strings.Contains(line, "since="), strings.Contains(line, "until="))
+			break
+		}
+	}
+	s.eventually("the metrics tell of the group", func() bool { return len(s.metrics(`group="`+g+`"`)) == 2 })
+	for _, line := range s.metrics(`group="` + g + `"`) {
+		name, value, _ := strings.Cut(line, " ")
+		if strings.HasPrefix(name, "weir_group_rebalance_waiting_seconds") {
+			value = "<seconds>"
+		}
+		s.note("%s %s", name, value)
+	}
+	s.do("heartbeat of the one that is missing", heartbeat(g, n, a), 4)
+	s.ask(joinGroup(g, a), 9)
+	b.answered()
+	s.ask(syncGroup(g, n+1, a, a, "all"), 5)
+	s.note("afterwards nothing is told of it: %t", len(s.metrics(`group="`+g+`"`)) == 0)
+}
+
+// metrics are the lines of our metrics that contain a text.
+func (s *session) metrics(part string) []string {
+	s.Helper()
+	res, err := http.Get("http://" + s.node.http + "/metrics")
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return slices.DeleteFunc(strings.Split(string(text), "\n"), func(line string) bool {
+		return strings.HasPrefix(line, "#") || !strings.Contains(line, part)
+	})
 }

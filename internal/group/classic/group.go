@@ -80,6 +80,7 @@ type Group struct {
 	why             string          // the reason of the last rebalance
 	rebalancing     time.Time       // when the running rebalance began
 	tellAfter       time.Duration   // it is told of again when it has lasted as long
+	told            time.Time       // when the log was told whom it waits for
 	// delay and remaining are those of the running initial rebalance.
 	initial          bool
 	delay, remaining time.Duration

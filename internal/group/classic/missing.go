@@ -22,6 +22,7 @@ type Missing struct {
 	Since      time.Time     // when the group entered the state
 	For        time.Duration // since then
 	Until      time.Time     // when it goes on without them; zero when that is not known
+	Told       bool          // the log has been told less than 5 s ago
 }
 
 // Absent is a member that a rebalance waits for.
@@ -83,6 +84,16 @@ func (g *Group) Missing(s *Step) *Missing {
 		w.For = s.Now.Sub(w.Since)
 	}
 	w.Until, _ = s.Timers.Get(timer)
+	w.Told = !g.told.IsZero() && s.Now.Sub(g.told) < tellFirst
+	return w
+}
+
+// DescribeMissing is Missing for who describes the group and tells the log of it.
+func (g *Group) DescribeMissing(s *Step) *Missing {
+	w := g.Missing(s)
+	if w != nil && !w.Told {
+		g.told = s.Now
+	}
 	return w
 }
 
@@ -108,7 +119,7 @@ func absent(m *Member, role string) Absent {
 // tellMissing has the log name those whom the group waits for.
 func (g *Group) tellMissing(s *Step) {
 	if w := g.Missing(s); w != nil {
-		s.Waits = append(s.Waits, w)
+		s.Waits, g.told = append(s.Waits, w), s.Now
 	}
 }
 
