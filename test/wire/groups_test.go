@@ -458,7 +458,7 @@ func sessionEnds(s *session) {
 	s.do("its group is not", describeGroups(g), 6)
 	// One who does not come back to a rebalance is left behind.
 	late := joinGroup(g, "")
-	late.RebalanceTimeoutMillis = 1000
+	late.RebalanceTimeoutMillis = 2000
 	b, n := s.newMember(late, 9)
 	s.ask(syncGroup(g, n, b, b, "all"), 5)
 	other := joinGroup(g, "")

@@ -139,7 +139,7 @@ func staticRebalances(s *session) {
 	// A static member that does not come to a rebalance stays a member.
 	g = s.group("absent")
 	first := staticJoin(g, "", "i-1")
-	first.RebalanceTimeoutMillis = 1000
+	first.RebalanceTimeoutMillis = 2000
 	a, n = s.newMember(first, 9)
 	s.ask(syncGroup(g, n, a, a, "all"), 5)
 	second := staticJoin(g, "", "i-2", protocol{"range", subscription("b")})
