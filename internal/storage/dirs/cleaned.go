@@ -86,6 +86,31 @@ func (s *Set) writeCleaned(d *Dir) error {
 	return nil
 }
 
+// dropCleaned forgets the checkpoint of a log that is in d no more. Apache Kafka's cleaner ends for good when two
+// directories have one of the same partition, so it may not stay until something else is written. When it cannot be
+// written (the disk is full) the next time does it.
+func (s *Set) dropCleaned(p checkpoint.TopicPartition, d *Dir) {
+	if err := s.judgeWrite(d, s.forgetCleaned(p, d)); err != nil {
+		s.log.Warn("the cleaner's checkpoint of a log that has gone is still in the file", "partition", p.String(), "dir", d.Path, "err", err)
+	}
+}
+
+// tidyCleaned drops what a crash has left of logs that are elsewhere, once the logs of d are open.
+func (s *Set) tidyCleaned(d *Dir) error {
+	s.mu.Lock()
+	stale := false
+	for p := range d.cleaned {
+		_, failed := d.kept[checkpoint.CleanerOffsetFile][p]
+		e := s.current[p]
+		stale = stale || !failed && (e == nil || e.dir != d)
+	}
+	s.mu.Unlock()
+	if !stale {
+		return nil
+	}
+	return s.writeCleaned(d)
+}
+
 // forgetCleaned drops what the file still says of an earlier log in d: a new one of the same name starts anew.
 func (s *Set) forgetCleaned(p checkpoint.TopicPartition, d *Dir) error {
 	s.mu.Lock()

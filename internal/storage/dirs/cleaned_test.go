@@ -7,6 +7,7 @@ import (
 
 	"weir/internal/checkpoint"
 	"weir/internal/uuid"
+	"weir/internal/vfs"
 )
 
 func TestCleanerCheckpoint(t *testing.T) {
@@ -67,5 +68,40 @@ func TestCleanerCheckpoint(t *testing.T) {
 	}
 	if text := n.read(file); text != "0\n0\n" {
 		t.Errorf("the file says %q", text)
+	}
+}
+
+// No directory keeps the checkpoint of a log that is deleted or was never there.
+func TestCleanerCheckpointGoesWithTheLog(t *testing.T) {
+	n := newNode(t)
+	s := n.start()
+	p := tp("t", 0)
+	log, d := n.create(p, uuid.Zero)
+	file := filepath.Join(d.Path, checkpoint.CleanerOffsetFile)
+	n.append(log, "a", "b")
+	if err := s.SetCleaned(p, log, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Delete(p, false); err != nil {
+		t.Fatal(err)
+	}
+	if text := n.read(file); text != "0\n0\n" {
+		t.Errorf("after the deletion: %q", text)
+	}
+	log, d = n.create(p, uuid.Zero)
+	n.append(log, "a", "b")
+	file = filepath.Join(d.Path, checkpoint.CleanerOffsetFile)
+	if err := s.SetCleaned(p, log, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Crash(); err != nil {
+		t.Fatal(err)
+	}
+	if err := vfs.WriteFileAtomic(n.fs, file, []byte("0\n2\nelsewhere 0 7\nt 0 1\n")); err != nil {
+		t.Fatal(err)
+	}
+	n.start()
+	if text := n.read(file); text != "0\n1\nt 0 1\n" {
+		t.Errorf("after a start: %q", text)
 	}
 }

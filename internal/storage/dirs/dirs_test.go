@@ -466,8 +466,15 @@ func TestMoveBetweenDirectories(t *testing.T) {
 	if l, d := s.FutureLog(tp("foo", 0)); l == nil || d.Path != "/b" || l.LogEnd() != 1 {
 		t.Fatalf("%v %v", l, d)
 	}
+	was, _ := s.Log(tp("foo", 0))
+	if err := s.SetCleaned(tp("foo", 0), was, 0); err != nil {
+		t.Fatal(err)
+	}
 	if err := s.Promote(tp("foo", 0)); err != nil {
 		t.Fatal(err)
+	}
+	if text := n.read("/a/" + checkpoint.CleanerOffsetFile); text != "0\n0\n" {
+		t.Errorf("the cleaner's checkpoints where the log was: %q", text)
 	}
 	if l, d := s.Log(tp("foo", 0)); l == nil || d.Path != "/b" || filepath.Base(l.Dir()) != "foo-0" {
 		t.Fatalf("%v %v", l, d)

@@ -116,7 +116,10 @@ func (s *Set) loadDir(ctx context.Context, d *Dir) error {
 			return l.open(f)
 		})
 	}
-	return g.Wait()
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return s.tidyCleaned(d)
 }
 
 // consumeMarker notes whether the last stop was clean and removes the marker for good before any log is opened.

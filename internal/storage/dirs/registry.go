@@ -283,6 +283,7 @@ func (s *Set) renameFailed(f Failure, kind storage.Kind) error {
 
 // retired sees to a log that has been renamed and is in the registry no more.
 func (s *Set) retired(p checkpoint.TopicPartition, e *entry, kind storage.Kind) error {
+	s.dropCleaned(p, e.dir)
 	if kind == storage.Deleted {
 		s.log.Info("log is to be deleted", "partition", p.String(), "dir", e.log.Dir())
 		s.doom(doomed{path: e.log.Dir(), dir: e.dir, log: e.log, due: s.o.Clock.Now().Add(s.deleteDelay(p))})
