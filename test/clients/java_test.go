@@ -60,7 +60,10 @@ func TestJavaStatic(t *testing.T) {
 	together(t)
 	bothSystems(t, func(t *testing.T, n *testnode.Node) {
 		topic(t, n, "static", groupPartitions, nil)
-		c := startProgram(t, n, "static", "static", javaClient(t, javaNow, "v4", "group.protocol=classic", "session.timeout.ms=30000"))
+		// A client that finds no node forgets all metadata and, as the group's leader, joins again when it is back
+		// ("cached metadata has changed"); this one does not.
+		c := startProgram(t, n, "static", "static", javaClient(t, javaNow, "v4", "group.protocol=classic", "session.timeout.ms=120000",
+			"metadata.recovery.strategy=none"))
 		for _, m := range []string{"a", "b", "c"} {
 			c.join(m, "group.instance.id="+m)
 		}
