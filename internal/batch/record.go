@@ -1,6 +1,12 @@
 package batch
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"weir/internal/batch/compress"
+)
 
 // Record is one record of a batch. Key, Value and Headers alias the batch or, when it is compressed, a buffer that the
 // next step of the iteration overwrites: copy what must stay.
@@ -133,7 +139,11 @@ func errInflate(err error) error {
 	if errors.As(err, &inner) {
 		return inner
 	}
-	return unanswerable("Failed to decompress record stream: %v", err)
+	e := unanswerable("Failed to decompress record stream: %v", err)
+	if errors.Is(err, compress.ErrTooLarge) { // a limit of ours: Java's producer makes smaller batches of it then
+		e.Code = kerr.MessageTooLarge.Code
+	}
+	return e
 }
 
 // checkCount refuses a record count that the bytes of a plain batch cannot hold.

@@ -2,11 +2,15 @@ package batch
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+
+	"weir/internal/batch/compress"
 )
 
 // verdict is what a client would see.
@@ -59,5 +63,15 @@ func TestValidate(t *testing.T) {
 				t.Errorf("count %d, header says %d", got.Count, got.Batch.Count())
 			}
 		})
+	}
+}
+
+// What inflates without end is refused as too large, and not like bytes that cannot be read.
+func TestTooMuchToInflate(t *testing.T) {
+	for err, want := range map[error]*kerr.Error{compress.ErrTooLarge: kerr.MessageTooLarge, io.ErrUnexpectedEOF: kerr.UnknownServerError} {
+		var refused *InvalidRecordError
+		if !errors.As(errInflate(fmt.Errorf("reading: %w", err)), &refused) || refused.Code != want.Code {
+			t.Errorf("%v: code %d, want %v", err, refused.Code, want)
+		}
 	}
 }

@@ -128,7 +128,7 @@ func (l *Log) openCore() error {
 		id := l.snapshots[n-1]
 		head, err := readFile(l.o.FS, l.path(id), id.Offset-1, nil)
 		if err != nil {
-			return err
+			return fmt.Errorf("%w (put a copy of the file back; without one move it away: then the node starts if its log still holds all that led to it, and refuses otherwise)", err)
 		}
 		members.Log = head.control
 	}
