@@ -3,6 +3,8 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strconv"
 
 	"weir/internal/vfs"
@@ -38,9 +40,49 @@ func ReadEpochs(fsys vfs.FS, path string) ([]EpochEntry, error) {
 
 // WriteEpochs replaces a leader-epoch-checkpoint.
 func WriteEpochs(fsys vfs.FS, path string, entries []EpochEntry) error {
+	return vfs.WriteFileAtomic(fsys, path, encodeEpochs(entries))
+}
+
+// sector is what a disk writes whole or not at all.
+const sector = 512
+
+// StageEpochs is WriteEpochs for many logs at once, which sync the volume afterwards. A table that fits a sector is
+// written over the old one, which saves a new file: a power cut leaves the old table, the new one, or one whose number of
+// entries is wrong, which is refused by ReadEpochs and then made anew from the log. A larger one (staged) waits for
+// vfs.CommitStaged and another sync.
+func StageEpochs(fsys vfs.FS, path string, entries []EpochEntry) (staged bool, err error) {
+	data := encodeEpochs(entries)
+	f, err := fsys.Open(path, os.O_RDWR, 0)
+	if len(data) > sector || errors.Is(err, fs.ErrNotExist) {
+		if err == nil {
+			err = f.Close()
+		}
+		return true, errors.Join(notMissing(err), vfs.WriteStaged(fsys, path, data))
+	}
+	if err != nil {
+		return false, err
+	}
+	info, err := f.Stat()
+	if err == nil {
+		_, err = f.WriteAt(data, 0)
+	}
+	if err == nil && info.Size() > int64(len(data)) {
+		err = f.Truncate(int64(len(data)))
+	}
+	return false, errors.Join(err, f.Close())
+}
+
+func notMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func encodeEpochs(entries []EpochEntry) []byte {
 	var b []byte
 	for _, e := range entries {
 		b = fmt.Appendf(b, "%d %d\n", e.Epoch, e.StartOffset)
 	}
-	return writeTable(fsys, path, len(entries), b)
+	return encodeTable(len(entries), b)
 }

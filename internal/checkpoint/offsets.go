@@ -59,5 +59,5 @@ func WriteOffsets(fsys vfs.FS, path string, o Offsets) error {
 	for _, p := range keys {
 		b = fmt.Appendf(b, "%s %d %d\n", p.Topic, p.Partition, o[p])
 	}
-	return writeTable(fsys, path, len(o), b)
+	return vfs.WriteFileAtomic(fsys, path, encodeTable(len(o), b))
 }

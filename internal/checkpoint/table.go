@@ -52,8 +52,8 @@ func readTable(fsys vfs.FS, path string, fields int, add func(f []string) error)
 	return nil
 }
 
-// writeTable replaces the table at path; append adds the lines of the entries, each with its line end.
-func writeTable(fsys vfs.FS, path string, entries int, lines []byte) error {
+// encodeTable puts the head before the lines of the entries, each with its line end.
+func encodeTable(entries int, lines []byte) []byte {
 	head := fmt.Appendf(make([]byte, 0, len(lines)+16), "%d\n%d\n", tableVersion, entries)
-	return vfs.WriteFileAtomic(fsys, path, append(head, lines...))
+	return append(head, lines...)
 }

@@ -146,11 +146,15 @@ func (l *Log) sync(w *flushWork) error {
 }
 
 func writeEpochs(l *Log, dir string, entries []epoch.Entry) error {
+	return checkpoint.WriteEpochs(l.fs, filepath.Join(dir, checkpoint.LeaderEpochFile), epochLines(entries))
+}
+
+func epochLines(entries []epoch.Entry) []checkpoint.EpochEntry {
 	out := make([]checkpoint.EpochEntry, len(entries))
 	for i, e := range entries {
 		out[i] = checkpoint.EpochEntry{Epoch: e.Epoch, StartOffset: e.StartOffset}
 	}
-	return checkpoint.WriteEpochs(l.fs, filepath.Join(dir, checkpoint.LeaderEpochFile), out)
+	return out
 }
 
 // wakeTickLocked plans the next time Tick has something to do: at once when a

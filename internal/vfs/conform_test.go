@@ -297,3 +297,45 @@ func TestRegion(t *testing.T) {
 		t.Errorf("the empty region reads %q, %v", b, err)
 	}
 }
+
+// TestSyncVolume: what was written and named is there after; a missing directory is an error.
+func TestSyncVolume(t *testing.T) {
+	each(t, func(t *testing.T, fsys vfs.FS, dir string) {
+		put(t, fsys, filepath.Join(dir, "a"), "old")
+		must(t, vfs.WriteStaged(fsys, filepath.Join(dir, "a"), []byte("new")))
+		if got := get(t, fsys, filepath.Join(dir, "a")); got != "old" {
+			t.Errorf("staged bytes are in place before they are committed: %q", got)
+		}
+		must(t, fsys.SyncVolume(dir))
+		must(t, vfs.CommitStaged(fsys, filepath.Join(dir, "a")))
+		must(t, fsys.SyncVolume(dir))
+		if got := get(t, fsys, filepath.Join(dir, "a")); got != "new" {
+			t.Errorf("after the commit the file holds %q", got)
+		}
+		wantErr(t, fsys.SyncVolume(filepath.Join(dir, "missing")), fs.ErrNotExist)
+	})
+}
+
+// TestSession: two directories differ or have no session, and one answers the same twice.
+func TestSession(t *testing.T) {
+	each(t, func(t *testing.T, fsys vfs.FS, dir string) {
+		first, err := fsys.Session(dir)
+		must(t, err)
+		again, err := fsys.Session(dir)
+		must(t, err)
+		if first != again {
+			t.Errorf("the session changes by itself from %q to %q", first, again)
+		}
+		if _, err := fsys.Session(filepath.Join(dir, "missing")); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("of a missing directory: %v", err)
+		}
+	})
+	mem := memfs.New()
+	before, err := mem.Session("/")
+	must(t, err)
+	after, err := mem.Crash(nil).Session("/")
+	must(t, err)
+	if before == after {
+		t.Errorf("a power cut leaves the session %q", before)
+	}
+}

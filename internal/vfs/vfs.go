@@ -42,6 +42,14 @@ type FS interface {
 	SetModTime(name string, t time.Time) error
 	// SyncDir makes the names in a directory (created, renamed, removed) survive a power cut.
 	SyncDir(name string) error
+	// SyncVolume makes everything on the volume that holds name survive a power cut, bytes and names, whoever wrote it:
+	// for many files it is far cheaper than to sync each. errors.ErrUnsupported where it cannot be had, or would not
+	// tell that a write has failed.
+	SyncVolume(name string) error
+	// Session names the time for which what was written below dir stays readable although it was not synced: until the
+	// machine stops or the volume is unmounted. Two equal answers, one before a process died and one after, say that no
+	// write of that process was lost. "" where that cannot be told, as on a volume of another machine.
+	Session(dir string) (string, error)
 	// Lock creates the file when needed and takes a write lock on it that also excludes a JVM's FileChannel.lock.
 	// It does not wait: ErrLocked. Closing lets go; the file stays.
 	Lock(name string) (io.Closer, error)
@@ -93,17 +101,27 @@ func ReadFile(fsys FS, name string) ([]byte, error) {
 // WriteFileAtomic replaces the content of name so that after a power cut either the old or the new content is there:
 // name.tmp is written and synced, renamed over name, and the directory is synced.
 func WriteFileAtomic(fsys FS, name string, data []byte) error {
-	tmp := name + ".tmp"
-	if err := writeFileSync(fsys, tmp, data); err != nil {
+	if err := writeFile(fsys, name+staged, data, true); err != nil {
 		return err
 	}
-	if err := fsys.Rename(tmp, name); err != nil {
+	if err := CommitStaged(fsys, name); err != nil {
 		return err
 	}
 	return fsys.SyncDir(filepath.Dir(name))
 }
 
-func writeFileSync(fsys FS, name string, data []byte) error {
+const staged = ".tmp"
+
+// WriteStaged and CommitStaged are WriteFileAtomic in two steps for many files at once. The caller syncs the volume
+// (FS.SyncVolume) after each step; a file is only replaced by bytes that are sure.
+func WriteStaged(fsys FS, name string, data []byte) error {
+	return writeFile(fsys, name+staged, data, false)
+}
+
+// CommitStaged puts in place what WriteStaged wrote.
+func CommitStaged(fsys FS, name string) error { return fsys.Rename(name+staged, name) }
+
+func writeFile(fsys FS, name string, data []byte, sync bool) error {
 	f, err := fsys.Open(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
 		return err
@@ -113,8 +131,10 @@ func writeFileSync(fsys FS, name string, data []byte) error {
 			return errors.Join(err, f.Close())
 		}
 	}
-	if err := f.Sync(); err != nil {
-		return errors.Join(err, f.Close())
+	if sync {
+		if err := f.Sync(); err != nil {
+			return errors.Join(err, f.Close())
+		}
 	}
 	return f.Close()
 }

@@ -154,12 +154,7 @@ func (s *Set) Close(brokerEpoch int64) error {
 }
 
 func (s *Set) closeDir(d *Dir, logs []*storage.Log, brokerEpoch int64, broken bool) error {
-	var g errgroup.Group
-	g.SetLimit(max(1, s.o.RecoveryThreads))
-	for _, l := range logs {
-		g.Go(l.Close)
-	}
-	err := g.Wait()
+	err := storage.CloseAll(s.o.FS, d.Path, logs, s.o.RecoveryThreads)
 	for _, name := range checkpointFiles() {
 		if err == nil {
 			err = s.write(d, name, nil) // closed logs still tell their offsets

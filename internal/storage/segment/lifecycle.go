@@ -8,10 +8,7 @@ import "errors"
 func (s *Segment) Flush() error {
 	s.flushMu.Lock()
 	defer s.flushMu.Unlock()
-	s.mu.Lock()
-	err := errors.Join(s.offsets.spill(0), s.times.spill(0))
-	s.mu.Unlock()
-	if err != nil {
+	if err := s.WriteOut(); err != nil {
 		return err
 	}
 	for _, h := range s.handles() {
@@ -20,6 +17,13 @@ func (s *Segment) Flush() error {
 		}
 	}
 	return nil
+}
+
+// WriteOut writes index entries that are only in memory, and syncs nothing.
+func (s *Segment) WriteOut() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return errors.Join(s.offsets.spill(0), s.times.spill(0))
 }
 
 // Dirty says that Flush has something to do.

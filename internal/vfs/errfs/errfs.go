@@ -33,6 +33,8 @@ const (
 	Stat     Op = "stat" // of FS and File
 	ModTime  Op = "modtime"
 	SyncDir  Op = "syncdir"
+	SyncAll  Op = "syncvolume"
+	Session  Op = "session"
 	Lock     Op = "lock"
 	Free     Op = "free"
 	Read     Op = "read"
@@ -216,6 +218,22 @@ func (f *FS) SyncDir(name string) error {
 		return err
 	}
 	return f.FS.SyncDir(name)
+}
+
+// SyncVolume implements vfs.FS.
+func (f *FS) SyncVolume(name string) error {
+	if err := f.fail(SyncAll, name); err != nil {
+		return err
+	}
+	return f.FS.SyncVolume(name)
+}
+
+// Session implements vfs.FS.
+func (f *FS) Session(dir string) (string, error) {
+	if err := f.fail(Session, dir); err != nil {
+		return "", err
+	}
+	return f.FS.Session(dir)
 }
 
 // Lock implements vfs.FS.

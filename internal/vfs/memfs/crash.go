@@ -82,7 +82,7 @@ func (f *FS) Crash(dice Dice) *FS {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c := newFS()
-	c.now, c.capacity = f.now, f.capacity
+	c.now, c.capacity, c.session = f.now, f.capacity, f.session+1
 	survive := 0
 	if dice != nil {
 		survive = dice.IntN(len(f.journal) + 1)

@@ -12,6 +12,7 @@
 package memfs
 
 import (
+	"fmt"
 	"io"
 	"io/fs"
 	"math"
@@ -34,6 +35,7 @@ type FS struct {
 	journal  []nameOp // name operations that no SyncDir has made sure yet, oldest first
 	locks    map[*node]bool
 	capacity uint64
+	session  int // how many power cuts led here
 
 	usage usage
 	now   func() time.Time
@@ -306,6 +308,45 @@ func (f *FS) SyncDir(name string) error {
 	}
 	f.syncNamesLocked(n)
 	return nil
+}
+
+// SyncVolume implements vfs.FS.
+func (f *FS) SyncVolume(name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, err := f.walkLocked(split(name)); err != nil {
+		return pathErr("syncvolume", name, err)
+	}
+	for _, op := range f.journal {
+		for _, c := range op {
+			set(c.dir.sure, c)
+		}
+	}
+	clear(f.journal)
+	f.journal = f.journal[:0]
+	f.root.syncTree()
+	return nil
+}
+
+// syncTree syncs every file below n. The caller holds FS.mu.
+func (n *node) syncTree() {
+	if !n.dir {
+		n.sync()
+		return
+	}
+	for _, c := range n.names {
+		c.syncTree()
+	}
+}
+
+// Session implements vfs.FS: it lasts until Crash.
+func (f *FS) Session(dir string) (string, error) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	if _, err := f.walkLocked(split(dir)); err != nil {
+		return "", pathErr("session", dir, err)
+	}
+	return fmt.Sprintf("memfs %d", f.session), nil
 }
 
 // Lock implements vfs.FS. The file systems that Crash returns have no locks.
