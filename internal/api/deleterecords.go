@@ -107,9 +107,8 @@ func (h *DeleteRecords) wait(ctx context.Context, timeout time.Duration, waits [
 		w.replica.Watch(wake)
 		defer w.replica.Unwatch(wake)
 	}
-	late := make(chan struct{})
-	timer := h.Clock.AfterFunc(timeout, func() { close(late) })
-	defer timer.Stop()
+	late, stop := clock.After(h.Clock, timeout)
+	defer stop()
 	for left = behind(); len(left) > 0; left = behind() {
 		select {
 		case <-wake:

@@ -104,9 +104,8 @@ func (d *fetching) wait(ctx context.Context) {
 	if d.enough() || d.req.MaxWaitMillis <= 0 || len(d.s.parts) == 0 {
 		return
 	}
-	late := make(chan struct{})
-	timer := d.f.Clock.AfterFunc(time.Duration(d.req.MaxWaitMillis)*time.Millisecond, func() { close(late) })
-	defer timer.Stop()
+	late, stop := clock.After(d.f.Clock, time.Duration(d.req.MaxWaitMillis)*time.Millisecond)
+	defer stop()
 	for !d.enough() {
 		select {
 		case <-d.s.wake:

@@ -300,9 +300,8 @@ func (d *produced) firstError() string {
 // or the connection has gone; then it closes done.
 func (d *produced) wait(ctx context.Context, done chan<- struct{}) {
 	defer close(done)
-	late := make(chan struct{})
-	timer := d.p.Clock.AfterFunc(time.Duration(d.req.TimeoutMillis)*time.Millisecond, func() { close(late) })
-	defer timer.Stop()
+	late, stop := clock.After(d.p.Clock, time.Duration(d.req.TimeoutMillis)*time.Millisecond)
+	defer stop()
 	for i := range d.waits {
 		select {
 		case <-d.waits[i].commit.Done():

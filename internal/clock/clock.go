@@ -27,14 +27,21 @@ type Timer interface {
 	Reset(d time.Duration) bool
 }
 
+// After returns a channel that is closed when d has passed, and what gives the
+// timer back when nobody waits for it any more.
+func After(c Clock, d time.Duration) (over <-chan struct{}, stop func() bool) {
+	fired := make(chan struct{})
+	t := c.AfterFunc(d, func() { close(fired) })
+	return fired, t.Stop
+}
+
 // Sleep returns after d, or when ctx ends.
 func Sleep(ctx context.Context, c Clock, d time.Duration) {
 	if d <= 0 {
 		return
 	}
-	over := make(chan struct{})
-	t := c.AfterFunc(d, func() { close(over) })
-	defer t.Stop()
+	over, stop := After(c, d)
+	defer stop()
 	select {
 	case <-over:
 	case <-ctx.Done():

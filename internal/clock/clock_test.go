@@ -101,3 +101,23 @@ func TestSystem(t *testing.T) {
 		}
 	})
 }
+
+func TestAfter(t *testing.T) {
+	c := NewManual(time.UnixMilli(0))
+	over, _ := After(c, time.Second)
+	never, stop := After(c, time.Second)
+	if !stop() {
+		t.Error("a timer that has not fired cannot be stopped")
+	}
+	c.Advance(time.Second)
+	select {
+	case <-over:
+	default:
+		t.Error("the time is over, the channel is not closed")
+	}
+	select {
+	case <-never:
+		t.Error("a stopped timer fires")
+	default:
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"weir/internal/clock"
 	"weir/internal/image"
 	"weir/internal/isr"
 	"weir/internal/partition"
@@ -91,9 +92,8 @@ const retryAlter = 50 * time.Millisecond
 
 // sleep waits for d, or until a replica is due; false when ctx ended.
 func (m *Manager) sleep(ctx context.Context, d time.Duration) bool {
-	fired := make(chan struct{})
-	t := m.o.Clock.AfterFunc(max(d, 0), func() { close(fired) })
-	defer t.Stop()
+	fired, stop := clock.After(m.o.Clock, max(d, 0))
+	defer stop()
 	select {
 	case <-ctx.Done():
 		return false
