@@ -21,7 +21,7 @@ func fetchCases() []testCase {
 		{name: "K9-first-batch-whole", run: firstBatchWhole},
 		{name: "K10-cut-batches", run: cutBatches},
 		{name: "K11-bounds", run: fetchBounds},
-		{name: "K12-holes", run: holes, slow: true, kafkaOnly: "Weir does not compact yet: package api has the case on a log with holes"},
+		{name: "K12-holes", run: holes, slow: true},
 		{name: "K16-topic-ids", run: topicIDs},
 	}
 }
