@@ -42,6 +42,15 @@ type Fetch struct {
 	MaxBytes int // fetch.max.bytes: bounds what a consumer may ask for
 	// NearRacks sends consumers to followers of their rack (replica.selector.class).
 	NearRacks bool
+	// Throttle bounds what followers of throttled partitions get that are not in
+	// sync (KIP-73); nil: nothing does.
+	Throttle Throttle
+}
+
+// Throttle is a limit on replication.
+type Throttle interface {
+	Exceeded() bool
+	Record(bytes int64)
 }
 
 // Key is Fetch.
@@ -218,6 +227,11 @@ func (d *fetching) read(p *fetchPart) readOutcome {
 		d.note(p, old)
 		return readNoBudget
 	}
+	throttled := d.follower >= 0 && d.f.Throttle != nil && p.replica.ThrottledFor(d.follower)
+	if throttled && d.f.Throttle.Exceeded() {
+		d.note(p, old)
+		return readMore // with the next fetch
+	}
 	if id, ok := d.nearer(p); ok {
 		d.send(p, id)
 		return readMore
@@ -233,7 +247,11 @@ func (d *fetching) read(p *fetchPart) readOutcome {
 		d.fail(p, err)
 		return readMore
 	}
-	return d.take(p, got)
+	outcome := d.take(p, got)
+	if throttled {
+		d.f.Throttle.Record(d.results[p].Size())
+	}
+	return outcome
 }
 
 // undo takes what was read before out of the answer.

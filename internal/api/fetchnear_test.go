@@ -118,3 +118,37 @@ func TestEarlyFollowersAreHeld(t *testing.T) {
 		}
 	})
 }
+
+type fakeThrottle struct {
+	exceeded bool
+	passed   int64
+}
+
+func (f *fakeThrottle) Exceeded() bool { return f.exceeded }
+func (f *fakeThrottle) Record(n int64) { f.passed += n }
+
+// A follower that is not in sync gets no more of a throttled partition than the
+// limit allows; the answer is no error.
+func TestThrottledFollowers(t *testing.T) {
+	r := newRig(t, 1, 1)
+	r.append(0)
+	r.replica(0).SetThrottled(true, false)
+	limit := &fakeThrottle{}
+	fetch := func(follower int32) wire.FetchPartition {
+		f := r.fetcher()
+		f.Throttle = limit
+		q := fetchQuery{order: []int32{0}}.request()
+		q.ReplicaID = follower
+		return f.Handle(t.Context(), r.call(), q).(*wire.FetchResponse).Topics[0].Partitions[0]
+	}
+	if p := fetch(2); p.Size() == 0 || limit.passed != p.Size() {
+		t.Fatalf("%d bytes, %d counted", p.Size(), limit.passed)
+	}
+	limit.exceeded = true
+	if p := fetch(2); p.Size() != 0 || p.ErrorCode != 0 {
+		t.Fatalf("%d bytes, error %d over the limit", p.Size(), p.ErrorCode)
+	}
+	if p := fetch(-1); p.Size() == 0 {
+		t.Fatal("a consumer is throttled")
+	}
+}

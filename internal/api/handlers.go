@@ -36,6 +36,7 @@ type Node struct {
 	GroupTopic InternalTopic // how __consumer_offsets is created
 
 	Gone             func(*image.Broker) bool // see Metadata
+	Throttle         Throttle                 // of leaders, see Fetch
 	NearRacks        bool                     // replica.selector.class
 	AutoCreateTopics bool                     // auto.create.topics.enable
 	FetchMaxBytes    int                      // fetch.max.bytes
@@ -51,7 +52,7 @@ func (n *Node) BrokerTable() *Table {
 		&Produce{Images: n.Images, Replicas: n.Replicas, Clock: n.Clock},
 		&Fetch{
 			Images: n.Images, Replicas: n.Replicas, Sessions: NewSessions(n.Clock, n.SessionSlots),
-			Clock: n.Clock, Buffers: n.Buffers, MaxBytes: n.FetchMaxBytes, NearRacks: n.NearRacks,
+			Clock: n.Clock, Buffers: n.Buffers, MaxBytes: n.FetchMaxBytes, NearRacks: n.NearRacks, Throttle: n.Throttle,
 		},
 		&ListOffsets{Images: n.Images, Replicas: n.Replicas},
 		&Metadata{Images: n.Images, Controller: n.Controller, ClusterID: n.ClusterID, AutoCreate: n.AutoCreateTopics, Gone: n.Gone},

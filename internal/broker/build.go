@@ -128,7 +128,7 @@ func (b *Broker) openNetwork() error {
 	}
 	node.Replicas, node.LogDirs, node.Epoch = b.replicas, b.replicas, func() int64 { return b.lifecycle.Epoch() }
 	node.Groups, node.GroupTopic = b.groups, b.groupTopic()
-	node.Gone = b.replicas.Gone
+	node.Gone, node.Throttle = b.replicas.Gone, b.replicas.LeaderThrottle()
 	if node.NearRacks, err = nearRacks(s); err != nil {
 		return err
 	}

@@ -47,6 +47,7 @@ fetch.max.bytes max.incremental.fetch.session.cache.slots max.request.partition.
 producer.id.expiration.ms producer.id.expiration.check.interval.ms
 replica.lag.time.max.ms replica.high.watermark.checkpoint.interval.ms
 replica.fetch.wait.max.ms replica.fetch.min.bytes replica.fetch.max.bytes replica.fetch.response.max.bytes
+leader.replication.throttled.rate follower.replication.throttled.rate replication.quota.window.num replication.quota.window.size.seconds
 replica.selector.class replica.fetch.backoff.ms replica.socket.timeout.ms num.replica.fetchers
 unstable.feature.versions.enable
 group.initial.rebalance.delay.ms group.max.size group.min.session.timeout.ms group.max.session.timeout.ms
@@ -64,8 +65,12 @@ flush.messages flush.ms file.delete.delay.ms max.message.bytes min.insync.replic
 compression.type compression.gzip.level compression.lz4.level compression.zstd.level
 message.timestamp.type message.timestamp.before.max.ms message.timestamp.after.max.ms
 unclean.leader.election.enable
+leader.replication.throttled.replicas follower.replication.throttled.replicas
 min.cleanable.dirty.ratio delete.retention.ms min.compaction.lag.ms max.compaction.lag.ms
 `
+
+// honouredListener lists the keys that Weir acts on behind listener.name.NAME.
+const honouredListener = "max.connections max.connection.creation.rate"
 
 // atStartOnly lists the honoured keys that Kafka changes while it runs and Weir reads at start only.
 const atStartOnly = `
@@ -79,8 +84,10 @@ func NotTaken(name string) string {
 	switch {
 	case !ok:
 		return ""
+	case listener != "" && honouredForListener(k):
+		return ""
 	case listener != "":
-		return "Weir does not honour settings of a single listener yet"
+		return "Weir does not honour this setting of a single listener yet"
 	case k.ByDesign != "":
 		return k.ByDesign
 	case !k.Honoured:
@@ -89,6 +96,11 @@ func NotTaken(name string) string {
 		return "it is read at start only, from the configuration file"
 	}
 	return ""
+}
+
+// honouredForListener tells whether Weir acts on the key when it is set for a single listener.
+func honouredForListener(k *Key) bool {
+	return slices.Contains(strings.Fields(honouredListener), k.Name)
 }
 
 func honouredKeys() map[scopedName]bool {

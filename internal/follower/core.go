@@ -149,7 +149,13 @@ func (c *Core) leaveSession(p *part) {
 type Version struct {
 	Fetch       int16
 	BrokerEpoch int64 // of this broker's registration
+	// Hold tells of a partition whether it must not be asked for now, because a
+	// limit is exceeded; it is asked again after holdMs. Nil: none.
+	Hold func(Key) bool
 }
+
+// holdMs is how long a partition is put aside that a limit holds back.
+const holdMs = 100
 
 // Request returns the next request. When there is nothing to ask for yet it is
 // nil, and at is when to call again, math.MaxInt64 when not before something
@@ -163,11 +169,26 @@ func (c *Core) Request(nowMs int64, v Version) (req *kmsg.FetchRequest, at int64
 	if c.session.epoch == 0 {
 		c.nameAll()
 	}
+	c.hold(nowMs, v.Hold)
 	if !c.anything() {
 		return nil, c.nextRevival()
 	}
 	c.asked = true
 	return c.build(v), nowMs
+}
+
+// hold puts aside what a limit holds back.
+func (c *Core) hold(nowMs int64, held func(Key) bool) {
+	if held == nil {
+		return
+	}
+	for _, p := range slices.Clone(c.send) {
+		if held(p.key) {
+			c.leaveSession(p)
+			p.again, p.state = nowMs+holdMs, delayed
+			c.delayed = append(c.delayed, p)
+		}
+	}
 }
 
 // anything reports whether a request has a purpose: something to tell, or a

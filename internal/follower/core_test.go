@@ -403,3 +403,22 @@ func (w *world) do(a Action) {
 	out.Offset, out.LastEpoch = s.Offset, s.LastEpoch
 	w.c.Done(w.now, out)
 }
+
+// What a limit holds back is asked for when the limit allows it; the rest goes on.
+func TestHeldPartitions(t *testing.T) {
+	c := New(options())
+	c.Add(k(1), Start{LeaderEpoch: 3, Offset: 10})
+	c.Add(k(2), Start{LeaderEpoch: 3, Offset: 20})
+	held := v18
+	held.Hold = func(x Key) bool { return x == k(1) }
+	req, _ := c.Request(0, held)
+	if got := named(req); !slices.Equal(got, []string{"2@20"}) {
+		t.Fatalf("names %v", got)
+	}
+	c.Response(0, answer(99))
+	if req, _ = c.Request(50, held); len(named(req)) != 0 {
+		t.Fatalf("names %v", named(req))
+	}
+	c.Response(50, answer(99))
+	c.must(t, 100, "1@10")
+}

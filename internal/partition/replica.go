@@ -30,6 +30,7 @@ package partition
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -84,6 +85,9 @@ type Replica struct {
 	stats   Stats
 	failed  func(*Replica, error)
 	due     func(*Replica)
+
+	// Whether replication throttles hold for this replica, as leader and as follower.
+	throttledLeader, throttledFollower atomic.Bool
 
 	role   sync.RWMutex
 	status atomic.Pointer[Status] // written under role and mu, read anywhere
@@ -260,6 +264,22 @@ func (r *Replica) SetConfig(c *config.Topic) {
 	if moved {
 		r.notify()
 	}
+}
+
+// SetThrottled tells whether replication throttles hold for this replica, as
+// leader and as follower (KIP-73).
+func (r *Replica) SetThrottled(leader, follower bool) {
+	r.throttledLeader.Store(leader)
+	r.throttledFollower.Store(follower)
+}
+
+// ThrottledFollower tells whether the limit for followers holds for this replica.
+func (r *Replica) ThrottledFollower() bool { return r.throttledFollower.Load() }
+
+// ThrottledFor tells whether the limit for leaders holds for what a follower gets
+// from this one: it does until the follower is in sync.
+func (r *Replica) ThrottledFor(follower int32) bool {
+	return r.throttledLeader.Load() && !slices.Contains(r.ISR(), follower)
 }
 
 // Propose returns the ISR change that is due, or nil. Its outcome goes to

@@ -95,6 +95,7 @@ func (m *Manager) configure(img *image.Image, d *image.Delta) {
 	}
 	if all {
 		m.effective.Store(config.NewEffective(m.o.Static, img.Configs(image.ResourceBroker, ""), img.Configs(image.ResourceBroker, node)))
+		m.limit()
 	}
 	if !all && len(topics) == 0 {
 		return
@@ -110,6 +111,7 @@ func (m *Manager) configure(img *image.Image, d *image.Delta) {
 			resolved[r.Topic()] = c
 		}
 		r.SetConfig(c)
+		m.throttle(img, r)
 	}
 }
 
@@ -209,6 +211,7 @@ func (m *Manager) open(img *image.Image, t *image.Topic, id int32, p *image.Part
 		Topic: t.Name, TopicID: t.ID, ID: id, Self: m.o.NodeID, Log: log,
 		Clock: m.o.Clock, Buffers: m.o.Buffers, Failed: m.report, Due: m.isrs.add,
 	})
+	m.throttle(img, r)
 	m.mu.Lock()
 	m.replicas[k] = &entry{replica: r}
 	m.mu.Unlock()

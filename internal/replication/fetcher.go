@@ -52,6 +52,7 @@ type change struct {
 type copied struct {
 	replica *partition.Replica
 	epoch   int32
+	inSync  bool // it has all that the leader knows to be committed
 }
 
 // hurryGap is the least time between two fetches given up.
@@ -120,7 +121,7 @@ func (f *fetcher) run(ctx context.Context) {
 			return
 		}
 		req, at := f.core.Request(f.nowMs(), follower.Version{
-			Fetch: f.m.image.Load().Features().FetchVersion(), BrokerEpoch: f.m.o.Epoch(),
+			Fetch: f.m.image.Load().Features().FetchVersion(), BrokerEpoch: f.m.o.Epoch(), Hold: f.hold(),
 		})
 		if req == nil {
 			f.wait(ctx, at)
@@ -135,6 +136,17 @@ func (f *fetcher) run(ctx context.Context) {
 		for _, a := range f.core.Response(f.nowMs(), res) {
 			f.core.Done(f.nowMs(), f.do(ctx, a))
 		}
+	}
+}
+
+// hold tells what the throttle of followers holds back; nil: nothing.
+func (f *fetcher) hold() func(follower.Key) bool {
+	if !f.m.throttles.follower.Exceeded() {
+		return nil
+	}
+	return func(k follower.Key) bool {
+		p := f.parts[k]
+		return p != nil && !p.inSync && p.replica.ThrottledFollower()
 	}
 }
 
@@ -171,7 +183,7 @@ func (f *fetcher) takeChanges() {
 			delete(f.parts, c.key)
 			continue
 		}
-		f.parts[c.key] = &copied{c.replica, c.epoch}
+		f.parts[c.key] = &copied{replica: c.replica, epoch: c.epoch}
 		at, err := c.replica.StartFollowing(c.epoch)
 		if err != nil { // its role has changed again, or its log has failed: the image or the operator sees to it
 			f.m.o.Logger.Debug("not following", "partition", c.replica.String(), "leader epoch", c.epoch, "err", err)
@@ -247,6 +259,10 @@ func (f *fetcher) do(ctx context.Context, a follower.Action) follower.Outcome {
 		at, err = p.replica.AppendAsFollower(partition.FollowerAppend{
 			Records: a.Records, LeaderEpoch: a.LeaderEpoch, HighWatermark: a.HighWatermark, LogStart: a.LogStart,
 		})
+		p.inSync = err == nil && at.Offset >= a.HighWatermark
+		if p.replica.ThrottledFollower() {
+			f.m.throttles.follower.Record(int64(len(a.Records)))
+		}
 	case follower.Truncate:
 		at, lost, err = p.replica.TruncateToLeader(a.LeaderEpoch, storage.EpochEnd{Epoch: a.Epoch, EndOffset: a.Offset})
 		f.m.o.Logger.Info("truncated to the leader's log", "partition", p.replica.String(), "leader", f.key.leader, "epoch", a.Epoch, "its end", a.Offset, "to", at.Offset)

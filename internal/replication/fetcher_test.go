@@ -285,8 +285,11 @@ func TestFetcherEndsWithTheRole(t *testing.T) {
 		synctest.Wait()
 		e.replay(elect(t1, 0, 1))
 		time.Sleep(time.Second)
-		if n := len(e.fetchers.set); n != 0 {
-			t.Fatalf("%d fetchers are left", n)
+		e.fetchers.mu.Lock()
+		left := len(e.fetchers.set)
+		e.fetchers.mu.Unlock()
+		if left != 0 {
+			t.Fatalf("%d fetchers are left", left)
 		}
 		before := l.count()
 		time.Sleep(10 * time.Second)

@@ -137,7 +137,9 @@ type Manager struct {
 	assigned chan struct{} // there are directories to tell
 	isrs     dueSet        // whose ISR may be due for a change
 	fetchers *fetchers
-	image    atomic.Pointer[image.Image]
+	// throttles bound what is copied while replicas catch up.
+	throttles struct{ leader, follower *Throttle }
+	image     atomic.Pointer[image.Image]
 
 	effective atomic.Pointer[config.Effective]
 	fullAt    atomic.Int64 // ms: when a full disk was told of last
@@ -160,6 +162,8 @@ func New(o Options) *Manager {
 	m := &Manager{o: o, replicas: map[key]*entry{}, moves: make(chan struct{}, 1), assigned: make(chan struct{}, 1)}
 	m.isrs.wake = make(chan struct{}, 1)
 	m.fetchers = newFetchers(m)
+	samples, sampleMs := int(o.Static.Int("replication.quota.window.num")), int64(o.Static.Int("replication.quota.window.size.seconds"))*1000
+	m.throttles.leader, m.throttles.follower = newThrottle(o.Clock, samples, sampleMs), newThrottle(o.Clock, samples, sampleMs)
 	m.image.Store(image.New())
 	m.effective.Store(config.NewEffective(o.Static, nil, nil))
 	return m
