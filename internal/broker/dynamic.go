@@ -56,4 +56,10 @@ func (b *Broker) limit(eff *config.Effective) {
 	if err := b.clients.SetLimits(limits(eff)); err != nil {
 		b.logger.Error("limits of connections stay as they were", "err", err)
 	}
+	for _, l := range b.o.Node.DataListeners() {
+		own := eff.Listener(l.Name)
+		if err := b.clients.SetListenerLimits(l.Name, int(own.MaxConnections), int(own.MaxCreationRate)); err != nil {
+			b.logger.Error("limits of a listener's connections stay as they were", "listener", l.Name, "err", err)
+		}
+	}
 }

@@ -41,7 +41,11 @@ func networkOptions(c *config.Effective, list []config.Listener, h network.Handl
 		if l.Protocol != "PLAINTEXT" {
 			return o, fmt.Errorf("listener %s uses %s: only PLAINTEXT is served", l.Name, l.Protocol)
 		}
-		o.Listeners = append(o.Listeners, network.Listener{Name: l.Name, Host: l.Host, Port: l.Port})
+		own := c.Listener(l.Name)
+		o.Listeners = append(o.Listeners, network.Listener{
+			Name: l.Name, Host: l.Host, Port: l.Port,
+			MaxConnections: int(own.MaxConnections), MaxCreationRate: int(own.MaxCreationRate),
+		})
 	}
 	return o, nil
 }

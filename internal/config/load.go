@@ -169,8 +169,8 @@ func (l *loader) check(s setting) error {
 	}
 	switch {
 	case k.ByDesign != "":
-	case listener != "":
-		l.warn(s, "%s: Weir does not honour settings of a single listener yet; it has no effect", s.key)
+	case listener != "" && !honouredForListener(k):
+		l.warn(s, "%s: Weir does not honour this setting of a single listener yet; it has no effect", s.key)
 	case !k.Honoured && !k.isDefault(s.value):
 		l.warn(s, "%s=%s: Weir does not honour this key yet; it has no effect", s.key, shown(k, s.value))
 	}
