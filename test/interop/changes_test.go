@@ -43,6 +43,13 @@ func changes() []change {
 		{"retention by time", retainedByTime},
 		{"a replica moved between log directories", moved},
 		{"features", features},
+		{"coordinators", coordinators},
+		{"simple commits", simpleCommits},
+		{"offsets that go", expiring},
+		{"offsets in transactions", inTransactions},
+		{"members of groups", clubs},
+		{"tables", tables},
+		{"compaction", settled},
 	}
 }
 
@@ -387,7 +394,13 @@ func moved(s *scene) {
 	s.ensure(topic, 2, nil)
 	client := s.client()
 	s.produce(client, s.shapes(topic, 0, 24)...)
-	to := s.n.LogDirs[(s.leg+1)%len(s.n.LogDirs)]
+	s.move(topic, s.n.LogDirs[(s.leg+1)%len(s.n.LogDirs)])
+	s.produce(client, s.shapes(topic, 0, 8)...)
+}
+
+// move sends partition 0 of a topic to a log directory and waits until it is there.
+func (s *scene) move(topic, to string) {
+	s.Helper()
 	res, err := s.admin().AlterBrokerReplicaLogDirs(s.Context(), s.n.ID, kadm.AlterReplicaLogDirsReq{to: kadm.TopicsSet{topic: {0: {}}}})
 	s.must(err, "alter replica log dirs")
 	for _, ps := range res {
@@ -407,7 +420,6 @@ func moved(s *scene) {
 		}
 		return nil
 	})
-	s.produce(client, s.shapes(topic, 0, 8)...)
 }
 
 // features raises a level that Weir may not serve: it has to keep the record.

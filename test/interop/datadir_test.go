@@ -94,7 +94,8 @@ func travel(t *testing.T, j journey) {
 		System: j.legs[0].system, Formatter: j.formatter, Dynamic: j.dynamic, LogDirs: j.dirs,
 		Props: map[string]string{
 			"log.retention.check.interval.ms": "300", "log.initial.task.delay.ms": "500", "log.flush.start.offset.checkpoint.interval.ms": "200",
-			"auto.create.topics.enable": "false",
+			"auto.create.topics.enable": "false", "log.cleaner.backoff.ms": "200", "offsets.topic.num.partitions": "5",
+			"offsets.retention.check.interval.ms": "300",
 		},
 	})
 	s := newScene(t, n)
@@ -116,6 +117,7 @@ func travel(t *testing.T, j journey) {
 		}
 		before = look(t, n)
 		s.check(before)
+		halted(s)
 		if leg.end == clean {
 			n.Stop(t)
 		} else {

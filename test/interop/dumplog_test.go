@@ -70,8 +70,18 @@ func dumpLog(t *testing.T, files []string, args ...string) string {
 	bad := map[string]bool{}
 	file := ""
 	for line := range strings.Lines(out.Stdout + "\n" + out.Stderr) {
-		if name, ok := strings.CutPrefix(line, "Dumping "); ok {
+		name, ok := strings.CutPrefix(line, "Dumping ")
+		if !ok {
+			name, ok = strings.CutPrefix(line, "Non-consecutive offsets in ")
+		}
+		if ok {
 			file = filepath.Join(filepath.Base(filepath.Dir(name)), filepath.Base(strings.TrimSpace(name)))
+		}
+		if strings.Contains(line, " is followed by ") && (strings.HasPrefix(file, "table-") || strings.HasPrefix(file, offsetsTopic)) {
+			continue // compaction leaves holes
+		}
+		if strings.Contains(line, "Found timestamp mismatch") && (strings.Contains(line, "/table-") || strings.Contains(line, "/"+offsetsTopic+"-")) {
+			continue // and empty batches, which both systems' time indexes know
 		}
 		if !strings.Contains(line, "payload: ") && complaints.MatchString(line) && len(bad) < 20 {
 			bad[file+": "+strings.TrimSpace(line)] = true

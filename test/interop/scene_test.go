@@ -20,8 +20,10 @@ type scene struct {
 	n   *testnode.Node
 	leg int // counts the starts, from 0
 
-	acked map[tp]map[int64]string // what was acked, by offset
-	ids   map[tp]int64            // the one producer id of a partition that only one producer has written
+	acked map[tp]map[int64]string  // what was acked, by offset
+	table map[tp]map[string]string // of compacted topics the newest record by key
+	clubs map[string]*club         // groups whose members this test plays
+	ids   map[tp]int64             // the one producer id of a partition that only one producer has written
 	// steady lives through all legs: its producer id and sequences go on where they were.
 	steady  *kgo.Client
 	replays []replay
@@ -32,7 +34,7 @@ type scene struct {
 
 func newScene(t *testing.T, n *testnode.Node) *scene {
 	return &scene{
-		T: t, n: n, acked: map[tp]map[int64]string{}, ids: map[tp]int64{}, issued: map[int64]bool{}, topicID: map[string]string{},
+		T: t, n: n, acked: map[tp]map[int64]string{}, table: map[tp]map[string]string{}, clubs: map[string]*club{}, ids: map[tp]int64{}, issued: map[int64]bool{}, topicID: map[string]string{},
 		dice:   rand.New(rand.NewPCG(1, 2)),
 		steady: n.Client(t, kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.StopProducerOnDataLossDetected(), kgo.AllowAutoTopicCreation()),
 	}
@@ -170,6 +172,7 @@ func (s *scene) check(w *world) {
 			}
 		}
 	}
+	s.checkTables(w)
 	for name, id := range s.topicID {
 		if got := w.Topics[name].ID; got != id {
 			s.Errorf("leg %d (%s): topic %s has id %s, had %s", s.leg, s.n.System(), name, got, id)

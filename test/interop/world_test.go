@@ -25,6 +25,7 @@ type world struct {
 	Topics   map[string]topicView
 	Configs  map[string]map[string]string // per resource ("broker", "brokers", "topic NAME"): key → value and source
 	Features map[string]string
+	Groups   map[string]groupView
 }
 
 type topicView struct {
@@ -47,8 +48,8 @@ type partitionView struct {
 
 // recordView is a record as text, so that differences can be read.
 type recordView struct {
-	Offset int64
-	Text   string
+	Offset    int64
+	Key, Text string
 }
 
 // look reads everything from a node.
@@ -81,6 +82,7 @@ func look(t testing.TB, n *testnode.Node) *world {
 	}
 	l.epochs(w)
 	l.configs(w, topics.Names())
+	w.Groups = l.groups()
 	return w
 }
 
@@ -215,7 +217,7 @@ func (l *looker) records(starts, ends kadm.ListedOffsets) map[tp][]recordView {
 		}
 		fetches.EachRecord(func(r *kgo.Record) {
 			at := tp{r.Topic, r.Partition}
-			out[at] = append(out[at], recordView{r.Offset, describe(r)})
+			out[at] = append(out[at], recordView{r.Offset, text(r.Key), describe(r)})
 			if r.Offset >= missing[at]-1 {
 				delete(missing, at)
 			}
@@ -333,6 +335,12 @@ func same(t testing.TB, what string, before, after *world) {
 	compareKeys(diff, "topic", before.Topics, after.Topics)
 	compareKeys(diff, "configs of", before.Configs, after.Configs)
 	compareMaps(diff, "feature", before.Features, after.Features)
+	compareKeys(diff, "group", before.Groups, after.Groups)
+	for name, a := range before.Groups {
+		if b, ok := after.Groups[name]; ok && fmt.Sprint(a) != fmt.Sprint(b) {
+			diff("group %s: %+v, then %+v", name, a, b)
+		}
+	}
 	for resource, a := range before.Configs {
 		compareMaps(diff, resource+" config", a, after.Configs[resource])
 	}
