@@ -248,8 +248,12 @@ func (d *fetching) read(p *fetchPart) readOutcome {
 		return readMore
 	}
 	outcome := d.take(p, got)
-	if throttled {
-		d.f.Throttle.Record(d.results[p].Size())
+	if d.follower >= 0 {
+		n := d.results[p].Size()
+		p.replica.Stats().ReplicationBytesOut.Add(n)
+		if throttled {
+			d.f.Throttle.Record(n)
+		}
 	}
 	return outcome
 }

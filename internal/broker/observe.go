@@ -22,7 +22,7 @@ func (b *Broker) openMetrics() error {
 	}
 	r := metrics.New()
 	r.Register(metrics.Sources{
-		State: b.state, Topics: b.topics(), Replicas: b.replicaCounts, Controller: b.controllerCounts,
+		State: b.state, Topics: b.topics(), Traffic: b.traffic, Replicas: b.replicaCounts, Controller: b.controllerCounts,
 		Logs: b.logs(), Dirs: b.logDirs(), Requests: b.requestCounts(), Listeners: b.connections(), Network: b.networkCounts,
 	})
 	if b.o.Node.Broker {
@@ -107,8 +107,18 @@ func (b *Broker) replicaCounts() metrics.Replicas {
 	}
 	c := b.replicas.Counts()
 	return metrics.Replicas{
-		Partitions: int64(c.Partitions), Leaders: int64(c.Leaders), Offline: int64(c.Offline), UnderMinISR: int64(c.UnderMinISR),
+		Partitions: int64(c.Partitions), Leaders: int64(c.Leaders), Offline: int64(c.Offline),
+		UnderReplicated: int64(c.UnderReplicated), UnderMinISR: int64(c.UnderMinISR), AtMinISR: int64(c.AtMinISR), Reassigning: int64(c.Reassigning),
+		ISRShrinks: c.ISRShrinks, ISRExpands: c.ISRExpands, FailedISRUpdates: c.ISRRefused,
 	}
+}
+
+func (b *Broker) traffic() metrics.Traffic {
+	if b.replicas == nil {
+		return metrics.Traffic{}
+	}
+	c := b.replicas.Counts()
+	return metrics.Traffic{ReplicationBytesIn: c.ReplicationIn, ReplicationBytesOut: c.ReplicationOut}
 }
 
 func (b *Broker) controllerCounts() metrics.Controller {

@@ -65,6 +65,17 @@ type Proposal struct {
 	LeaderEpoch    int32
 	PartitionEpoch int32
 	Recovered      bool
+	// Changes says who joins and who leaves, for people.
+	Changes []Change
+}
+
+// Change is one replica that joins the ISR, or leaves it because it has lacked
+// records for so long.
+type Change struct {
+	ID      int32
+	Joins   bool
+	LogEnd  int64 // the follower's, -1 when it has not fetched from this leader
+	Lacking time.Duration
 }
 
 // progress is how far one follower has come.
@@ -302,9 +313,11 @@ func (l *Leader) Propose(now time.Time, maxLag time.Duration, brokers Brokers) *
 	}
 	keep := make([]Member, 0, len(l.a.Replicas))
 	changed := l.a.Recovering
+	var changes []Change
 	for _, id := range l.a.ISR {
 		if id != l.self && l.outOfSync(id, now, maxLag) {
 			changed = true
+			changes = append(changes, l.change(id, false, now))
 			continue
 		}
 		keep = append(keep, l.member(id, brokers))
@@ -312,6 +325,7 @@ func (l *Leader) Propose(now time.Time, maxLag time.Duration, brokers Brokers) *
 	for _, id := range l.a.Replicas {
 		if id != l.self && !slices.Contains(l.a.ISR, id) && l.mayJoin(id, brokers) {
 			changed = true
+			changes = append(changes, l.change(id, true, now))
 			keep = append(keep, l.member(id, brokers))
 		}
 	}
@@ -319,9 +333,17 @@ func (l *Leader) Propose(now time.Time, maxLag time.Duration, brokers Brokers) *
 		return nil
 	}
 	slices.SortFunc(keep, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
-	l.pending = &Proposal{ISR: keep, LeaderEpoch: l.a.LeaderEpoch, PartitionEpoch: l.a.PartitionEpoch, Recovered: true}
+	l.pending = &Proposal{ISR: keep, LeaderEpoch: l.a.LeaderEpoch, PartitionEpoch: l.a.PartitionEpoch, Recovered: true, Changes: changes}
 	l.recomputeMaximal()
 	return l.pending
+}
+
+func (l *Leader) change(id int32, joins bool, now time.Time) Change {
+	c := Change{ID: id, Joins: joins, LogEnd: -1}
+	if p := l.followers[id]; p != nil {
+		c.LogEnd, c.Lacking = p.end, now.Sub(p.caughtUp)
+	}
+	return c
 }
 
 func (l *Leader) member(id int32, brokers Brokers) Member {

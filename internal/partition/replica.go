@@ -71,6 +71,7 @@ type Stats struct {
 	ProduceConversions, FetchConversions atomic.Int64 // batches
 	Recompressed                         atomic.Int64 // batches
 	ReplicationBytesIn                   atomic.Int64 // as a follower
+	ReplicationBytesOut                  atomic.Int64 // to followers
 }
 
 // Replica is one replica. Its methods may be called from any goroutine.
@@ -315,11 +316,19 @@ func (r *Replica) ISR() []int32 {
 	return r.mu.leader.ISR()
 }
 
-// UnderMinISR tells whether this replica leads a partition that refuses acks=all.
-func (r *Replica) UnderMinISR() bool {
+// Health is how many replicas a partition has, how many are in sync, and how many
+// must be for acks=all.
+type Health struct{ Replicas, InSync, Need int }
+
+// Health is known to the leader alone.
+func (r *Replica) Health() (h Health, leads bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.mu.leader != nil && !r.mu.leader.Enough()
+	l := r.mu.leader
+	if l == nil {
+		return h, false
+	}
+	return Health{Replicas: len(l.Assignment().Replicas), InSync: len(l.ISR()), Need: l.Need()}, true
 }
 
 // Watch registers w until Unwatch. A watcher is registered at most once.

@@ -1,8 +1,11 @@
 package replication
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -65,26 +68,35 @@ func (d *dueSet) take() (set map[*partition.Replica]struct{}, all bool) {
 // soon as a follower has come far enough, shrinks when one lags for too long, and
 // the end of a recovery after an unclean election.
 func (m *Manager) runProposals(ctx context.Context) error {
-	var open []proposed
-	sweep := m.o.Clock.Now()
 	for {
-		now := m.o.Clock.Now()
-		if !now.Before(sweep) {
-			m.isrs.everyone()
-			sweep = now.Add(m.o.MaxLag / 2)
+		list := m.proposals.next(m)
+		if len(list) > 0 && m.alter(ctx, list) {
+			list = nil
 		}
-		open = append(open, m.due()...)
-		if len(open) > 0 {
-			open = m.alter(ctx, open)
-		}
-		pause := sweep.Sub(m.o.Clock.Now())
-		if len(open) > 0 {
+		pause := m.proposals.sweep.Sub(m.o.Clock.Now())
+		if len(list) > 0 {
 			pause = retryAlter
 		}
 		if !m.sleep(ctx, pause) {
 			return nil
 		}
 	}
+}
+
+// proposals is the state of the one who sends ISR changes.
+type proposals struct {
+	open  []proposed // sent, outcome not known
+	sweep time.Time  // when all replicas are looked at again
+}
+
+// next lists the changes to send now: those whose outcome is not known, and new ones.
+func (s *proposals) next(m *Manager) []proposed {
+	if now := m.o.Clock.Now(); !now.Before(s.sweep) {
+		m.isrs.everyone()
+		s.sweep = now.Add(m.o.MaxLag / 2)
+	}
+	s.open = append(s.open, m.due()...)
+	return s.open
 }
 
 // retryAlter is the pause before an AlterPartition without an answer is sent again.
@@ -114,11 +126,14 @@ func (m *Manager) due() (out []proposed) {
 	}
 	if all {
 		m.Each(ask)
-		return out
+	} else {
+		for r := range set {
+			ask(r)
+		}
 	}
-	for r := range set {
-		ask(r)
-	}
+	slices.SortFunc(out, func(a, b proposed) int { // the same in every run
+		return cmp.Or(cmp.Compare(a.replica.Topic(), b.replica.Topic()), cmp.Compare(a.replica.ID(), b.replica.ID()))
+	})
 	return out
 }
 
@@ -134,21 +149,27 @@ func (m *Manager) brokers() isr.Brokers {
 	}
 }
 
-// alter sends proposals and returns those whose outcome is not known.
-func (m *Manager) alter(ctx context.Context, list []proposed) (unknown []proposed) {
+// alter sends proposals; false: their outcome is not known.
+func (m *Manager) alter(ctx context.Context, list []proposed) bool {
 	ctx, cancel := context.WithTimeout(ctx, alterTimeout)
 	defer cancel()
 	r, err := m.o.Controller.Do(ctx, m.alterRequest(list))
 	if err != nil {
-		return list
+		return false
 	}
-	res := r.(*kmsg.AlterPartitionResponse)
+	m.altered(list, r.(*kmsg.AlterPartitionResponse))
+	return true
+}
+
+// altered takes the outcome of the open proposals.
+func (m *Manager) altered(list []proposed, res *kmsg.AlterPartitionResponse) {
+	m.proposals.open = nil
 	if res.ErrorCode != 0 {
 		m.o.Logger.Warn("the controller refused an ISR change", "partitions", len(list), "err", kerr.ErrorForCode(res.ErrorCode))
 		for _, p := range list {
 			p.replica.Refused(p.proposal)
 		}
-		return nil
+		return
 	}
 	rows := map[key]*kmsg.AlterPartitionResponseTopicPartition{}
 	for i := range res.Topics {
@@ -160,13 +181,13 @@ func (m *Manager) alter(ctx context.Context, list []proposed) (unknown []propose
 	for _, p := range list {
 		m.settle(p, rows[key{p.replica.TopicID(), p.replica.ID()}])
 	}
-	return nil
 }
 
 // settle gives a replica the outcome of its proposal.
 func (m *Manager) settle(p proposed, row *kmsg.AlterPartitionResponseTopicPartition) {
 	if row == nil || row.ErrorCode != 0 {
 		if row != nil {
+			m.stats.Refused.Add(1)
 			m.o.Logger.Info("ISR change refused", "partition", p.replica.String(), "err", kerr.ErrorForCode(row.ErrorCode))
 		}
 		p.replica.Refused(p.proposal)
@@ -176,13 +197,29 @@ func (m *Manager) settle(p proposed, row *kmsg.AlterPartitionResponseTopicPartit
 	if part == nil {
 		return // deleted meanwhile
 	}
-	if !slices.Equal(part.ISR, row.ISR) {
-		m.o.Logger.Info("ISR changed", "partition", p.replica.String(), "from", part.ISR, "to", row.ISR)
-	}
+	m.tell(p, row)
 	p.replica.Committed(isr.Assignment{
 		Replicas: part.Replicas, ISR: row.ISR, LeaderEpoch: row.LeaderEpoch, PartitionEpoch: row.PartitionEpoch,
 		Recovering: row.LeaderRecoveryState == 1,
 	}, m.o.Clock.Now())
+}
+
+// tell counts a change of an ISR and says why it came about.
+func (m *Manager) tell(p proposed, row *kmsg.AlterPartitionResponseTopicPartition) {
+	var why []string
+	shrinks, expands := int64(0), int64(0)
+	for _, c := range p.proposal.Changes {
+		if c.Joins {
+			expands = 1
+			why = append(why, fmt.Sprintf("%d has caught up at %d", c.ID, c.LogEnd))
+		} else {
+			shrinks = 1
+			why = append(why, fmt.Sprintf("%d stands at %d and has lacked records for %s", c.ID, c.LogEnd, c.Lacking.Round(time.Millisecond)))
+		}
+	}
+	m.stats.Shrinks.Add(shrinks)
+	m.stats.Expands.Add(expands)
+	m.o.Logger.Info("ISR changed", "partition", p.replica.String(), "isr", row.ISR, "because", strings.Join(why, "; "), "log end", p.replica.Log().LogEnd())
 }
 
 func (m *Manager) alterRequest(list []proposed) *kmsg.AlterPartitionRequest {

@@ -77,6 +77,9 @@ type Options struct {
 	// Connect makes a connection to the leader with that id, named for logs by who.
 	Connect func(leader int32, who string) Peer
 	Fetch   FetchSettings
+	// Stepped starts no goroutine for what copies from leaders: the owner steps
+	// Fetchers itself, from the goroutine that calls Apply. Run is not called.
+	Stepped bool
 }
 
 // Peer is a connection to another broker; *peer.Client. A request whose ctx ends
@@ -137,9 +140,13 @@ type Manager struct {
 	assigned chan struct{} // there are directories to tell
 	isrs     dueSet        // whose ISR may be due for a change
 	fetchers *fetchers
+	// proposals belongs to the goroutine that sends ISR changes.
+	proposals proposals
 	// throttles bound what is copied while replicas catch up.
 	throttles struct{ leader, follower *Throttle }
 	image     atomic.Pointer[image.Image]
+
+	stats struct{ Shrinks, Expands, Refused atomic.Int64 } // ISR changes
 
 	effective atomic.Pointer[config.Effective]
 	fullAt    atomic.Int64 // ms: when a full disk was told of last
@@ -207,12 +214,17 @@ func (m *Manager) list() []*partition.Replica {
 
 // Counts is a summary for metrics.
 type Counts struct {
-	Partitions, Leaders, Offline, UnderMinISR int
+	Partitions, Leaders, Offline, UnderReplicated, UnderMinISR, AtMinISR, Reassigning int
+	// ISR changes since the start, and those that the controller refused.
+	ISRShrinks, ISRExpands, ISRRefused int64
+	// Bytes copied from leaders and sent to followers since the start.
+	ReplicationIn, ReplicationOut int64
 }
 
 // Counts walks all replicas.
 func (m *Manager) Counts() Counts {
 	var c Counts
+	img := m.image.Load()
 	m.mu.RLock()
 	for _, e := range m.replicas {
 		if e.offline != nil {
@@ -222,14 +234,28 @@ func (m *Manager) Counts() Counts {
 	m.mu.RUnlock()
 	m.Each(func(r *partition.Replica) {
 		c.Partitions++
-		if r.Status().Leading {
-			c.Leaders++
+		c.ReplicationIn += r.Stats().ReplicationBytesIn.Load()
+		c.ReplicationOut += r.Stats().ReplicationBytesOut.Load()
+		h, leads := r.Health()
+		if !leads {
+			return
 		}
-		if r.UnderMinISR() {
-			c.UnderMinISR++
-		}
+		c.Leaders++
+		c.UnderReplicated += one(h.InSync < h.Replicas)
+		c.UnderMinISR += one(h.InSync < h.Need)
+		c.AtMinISR += one(h.InSync == h.Need)
+		p := img.Partition(image.PartitionID{Topic: r.TopicID(), Partition: r.ID()})
+		c.Reassigning += one(p != nil && len(p.Adding)+len(p.Removing) > 0)
 	})
+	c.ISRShrinks, c.ISRExpands, c.ISRRefused = m.stats.Shrinks.Load(), m.stats.Expands.Load(), m.stats.Refused.Load()
 	return c
+}
+
+func one(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // topicConfig resolves a topic's configuration. A stored override that does not
