@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/follower"
@@ -39,6 +38,9 @@ type fetcher struct {
 	peer  Peer
 	parts map[follower.Key]*copied
 	quiet bool // the leader's silence was told of
+	// astray are partitions whose place is outside of the leader's log. The first is
+	// being asked about: nothing else is asked meanwhile.
+	astray []*relocation
 }
 
 // change gives a partition to a fetcher, or takes it away (replica nil).
@@ -106,36 +108,68 @@ func (f *fetcher) empty() bool {
 	return len(f.changes) == 0 && len(f.parts) == 0
 }
 
-func (f *fetcher) run(ctx context.Context) {
+// open prepares the conversation.
+func (f *fetcher) open() {
 	s := f.m.o.Fetch
 	f.parts = map[follower.Key]*copied{}
 	f.core = follower.New(follower.Options{
 		Self: f.m.o.NodeID, MaxWaitMs: int32(s.MaxWait.Milliseconds()), MinBytes: s.MinBytes, MaxBytes: s.MaxBytes, PartitionMax: s.PartitionMax,
 		BackoffMs: firstBackoff.Milliseconds(), BackoffMaxMs: s.Backoff.Milliseconds(),
 	})
+}
+
+// run carries the requests that next wants asked to the leader, one after another.
+func (f *fetcher) run(ctx context.Context) {
 	f.peer = f.m.o.Connect(f.key.leader, f.name)
 	defer f.peer.Close()
 	for ctx.Err() == nil {
-		f.takeChanges()
-		if len(f.parts) == 0 && f.all.leave(f) {
+		req, at, ended := f.next()
+		if ended {
 			return
 		}
-		req, at := f.core.Request(f.nowMs(), follower.Version{
-			Fetch: f.m.image.Load().Features().FetchVersion(), BrokerEpoch: f.m.o.Epoch(), Hold: f.hold(),
-		})
 		if req == nil {
 			f.wait(ctx, at)
 			continue
 		}
 		res, err := f.ask(ctx, req)
-		if err != nil {
-			f.lost(ctx, err)
-			continue
+		switch {
+		case err == nil:
+			f.answered(res)
+		case ctx.Err() == nil:
+			f.lost(err)
 		}
-		f.heard()
-		for _, a := range f.core.Response(f.nowMs(), res) {
-			f.core.Done(f.nowMs(), f.do(ctx, a))
-		}
+	}
+}
+
+// next takes up what was changed and returns what to ask the leader now. Nil: nothing
+// before atMs, math.MaxInt64 when not before something else happens. ended says that
+// there is nothing left to copy from this leader, and that this fetcher is none any more.
+func (f *fetcher) next() (req kmsg.Request, atMs int64, ended bool) {
+	if len(f.astray) > 0 {
+		return f.astray[0].request(f), f.nowMs(), false
+	}
+	f.takeChanges()
+	if len(f.parts) == 0 && f.all.leave(f) {
+		return nil, 0, true
+	}
+	q, at := f.core.Request(f.nowMs(), follower.Version{
+		Fetch: f.m.image.Load().Features().FetchVersion(), BrokerEpoch: f.m.o.Epoch(), Hold: f.hold(),
+	})
+	if q == nil {
+		return nil, at, false
+	}
+	return q, at, false
+}
+
+// answered takes the leader's answer to what next wanted asked.
+func (f *fetcher) answered(res kmsg.Response) {
+	if len(f.astray) > 0 {
+		f.placed(res, nil)
+		return
+	}
+	f.heard()
+	for _, a := range f.core.Response(f.nowMs(), res.(*kmsg.FetchResponse)) {
+		f.do(a)
 	}
 }
 
@@ -195,37 +229,46 @@ func (f *fetcher) takeChanges() {
 
 var errHurry = errors.New("partitions were added")
 
-// ask sends a fetch and waits for its answer, or until it is given up.
-func (f *fetcher) ask(ctx context.Context, req *kmsg.FetchRequest) (*kmsg.FetchResponse, error) {
+// ask sends a request and waits for its answer; a fetch also until it is given up.
+func (f *fetcher) ask(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	limit, stop := context.WithTimeout(ctx, f.m.o.Fetch.Timeout)
 	defer stop()
-	f.mu.Lock()
-	if f.ready && f.gives() { // they came after takeChanges
-		f.mu.Unlock()
-		return nil, errHurry
-	}
-	f.hurry = func() { cancel(errHurry) }
-	f.mu.Unlock()
-	res, err := f.peer.Do(limit, req)
-	f.mu.Lock()
-	f.hurry = nil
-	f.mu.Unlock()
-	if err != nil {
-		if context.Cause(ctx) == errHurry {
+	if _, ok := req.(*kmsg.FetchRequest); ok {
+		if !f.hurryWith(func() { cancel(errHurry) }) {
 			return nil, errHurry
 		}
-		return nil, err
+		defer f.hurryWith(nil)
 	}
-	return res.(*kmsg.FetchResponse), nil
+	res, err := f.peer.Do(limit, req)
+	if err != nil && context.Cause(ctx) == errHurry {
+		return nil, errHurry
+	}
+	return res, err
 }
 
-// lost notes that a fetch had no answer.
-func (f *fetcher) lost(ctx context.Context, err error) {
+// hurryWith sets what gives the fetch under way up, nil at its end. False: partitions
+// came after takeChanges, so that the fetch is to be given up at once.
+func (f *fetcher) hurryWith(giveUp func()) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if giveUp != nil && f.ready && f.gives() {
+		return false
+	}
+	f.hurry = giveUp
+	return true
+}
+
+// lost notes that what next wanted asked has no answer.
+func (f *fetcher) lost(err error) {
+	if len(f.astray) > 0 {
+		f.placed(nil, err)
+		return
+	}
 	hurry := err == errHurry
 	f.core.Lost(f.nowMs(), hurry)
-	if hurry || ctx.Err() != nil {
+	if hurry {
 		return
 	}
 	f.all.see(f.key.leader, peer.IsGone(err))
@@ -243,13 +286,12 @@ func (f *fetcher) heard() {
 	f.all.see(f.key.leader, false)
 }
 
-// do carries out one action on a partition's log.
-func (f *fetcher) do(ctx context.Context, a follower.Action) follower.Outcome {
+// do carries out one action on a partition's log, or begins to.
+func (f *fetcher) do(a follower.Action) {
 	p := f.parts[a.Key]
-	out := follower.Outcome{Action: a}
 	if p == nil {
-		out.Stop = true
-		return out
+		f.core.Done(f.nowMs(), follower.Outcome{Action: a, Stop: true})
+		return
 	}
 	var at partition.Place
 	var lost int64
@@ -267,8 +309,14 @@ func (f *fetcher) do(ctx context.Context, a follower.Action) follower.Outcome {
 		at, lost, err = p.replica.TruncateToLeader(a.LeaderEpoch, storage.EpochEnd{Epoch: a.Epoch, EndOffset: a.Offset})
 		f.m.o.Logger.Info("truncated to the leader's log", "partition", p.replica.String(), "leader", f.key.leader, "epoch", a.Epoch, "its end", a.Offset, "to", at.Offset)
 	case follower.Relocate:
-		at, lost, err = f.relocate(ctx, p)
+		f.astray = append(f.astray, &relocation{action: a, part: p, end: -1})
+		return
 	}
+	f.done(a, p, at, lost, err)
+}
+
+// done tells the core how an action ended.
+func (f *fetcher) done(a follower.Action, p *copied, at partition.Place, lost int64, err error) {
 	if lost > 0 {
 		f.m.o.Logger.Warn("records that were committed as far as this replica knew are gone: the new leader, elected uncleanly, does not have them",
 			"partition", p.replica.String(), "leader", f.key.leader, "leader epoch", a.LeaderEpoch, "from", at.Offset, "records", lost)
@@ -276,7 +324,7 @@ func (f *fetcher) do(ctx context.Context, a follower.Action) follower.Outcome {
 	if err != nil {
 		at = p.replica.Place()
 	}
-	out.Offset, out.LastEpoch, out.LogStart = at.Offset, at.LastEpoch, at.LogStart
+	out := follower.Outcome{Action: a, Offset: at.Offset, LastEpoch: at.LastEpoch, LogStart: at.LogStart}
 	var moved *partition.EpochError
 	var bad *storage.BadBatchError
 	switch {
@@ -290,61 +338,7 @@ func (f *fetcher) do(ctx context.Context, a follower.Action) follower.Outcome {
 		f.m.o.Logger.Error("cannot copy a partition, trying again", "partition", p.replica.String(), "leader", f.key.leader, "err", err)
 		out.Failed = true
 	}
-	return out
-}
-
-// relocate finds a place within the leader's log when ours is outside of it
-// (AbstractFetcherThread.fetchOffsetAndTruncate): where the leader's log ends, if
-// that is before ours, as after an unclean election; else where it begins, if all
-// that would come next here is gone there.
-func (f *fetcher) relocate(ctx context.Context, p *copied) (at partition.Place, lost int64, err error) {
-	end, err := f.offset(ctx, p, -1)
-	if err != nil {
-		return at, 0, err
-	}
-	ours := p.replica.Log().LogEnd()
-	if end < ours {
-		f.m.o.Logger.Warn("this replica has more than its leader: truncating", "partition", p.replica.String(), "leader", f.key.leader, "log end", ours, "to", end)
-		return p.replica.TruncateTo(p.epoch, end)
-	}
-	begin, err := f.offset(ctx, p, -2)
-	if err != nil {
-		return at, 0, err
-	}
-	if begin <= ours {
-		return p.replica.TruncateTo(p.epoch, ours) // nothing to cut: fetch on
-	}
-	f.m.o.Logger.Info("the leader's log begins after the end of this replica's: starting anew there", "partition", p.replica.String(), "leader", f.key.leader, "log end", ours, "start", begin)
-	return p.replica.StartAt(p.epoch, begin)
-}
-
-// offset asks the leader for its log's end (-1) or start (-2).
-func (f *fetcher) offset(ctx context.Context, p *copied, which int64) (int64, error) {
-	img := f.m.image.Load()
-	req := kmsg.NewPtrListOffsetsRequest()
-	req.SetVersion(img.Features().ListOffsetsVersion())
-	req.ReplicaID = f.m.o.NodeID
-	t := kmsg.NewListOffsetsRequestTopic()
-	t.Topic = p.replica.Topic()
-	rp := kmsg.NewListOffsetsRequestTopicPartition()
-	rp.Partition, rp.CurrentLeaderEpoch, rp.Timestamp = p.replica.ID(), p.epoch, which
-	t.Partitions = append(t.Partitions, rp)
-	req.Topics = append(req.Topics, t)
-	ctx, cancel := context.WithTimeout(ctx, f.m.o.Fetch.Timeout)
-	defer cancel()
-	r, err := f.peer.Do(ctx, req)
-	if err != nil {
-		return 0, err
-	}
-	res := r.(*kmsg.ListOffsetsResponse)
-	if len(res.Topics) != 1 || len(res.Topics[0].Partitions) != 1 {
-		return 0, errors.New("the leader's answer to ListOffsets names another partition")
-	}
-	got := res.Topics[0].Partitions[0]
-	if err := kerr.ErrorForCode(got.ErrorCode); err != nil {
-		return 0, err
-	}
-	return got.Offset, nil
+	f.core.Done(f.nowMs(), out)
 }
 
 // Following tells where a replica is copied from, for metrics.

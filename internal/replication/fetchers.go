@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -95,11 +96,20 @@ func (f *fetchers) stop(r *partition.Replica) {
 // apply lets the fetchers take up what follow and stop have said.
 func (f *fetchers) apply() {
 	f.mu.Lock()
-	list := slices.Collect(maps.Values(f.set))
+	list := f.listLocked()
 	f.mu.Unlock()
 	for _, x := range list {
 		x.apply()
 	}
+}
+
+// listLocked lists the fetchers in the order of their leaders.
+func (f *fetchers) listLocked() []*fetcher {
+	list := slices.Collect(maps.Values(f.set))
+	slices.SortFunc(list, func(a, b *fetcher) int {
+		return cmp.Or(cmp.Compare(a.key.leader, b.key.leader), cmp.Compare(a.key.slot, b.key.slot))
+	})
+	return list
 }
 
 func (f *fetchers) fetcherLocked(k fetcherKey) *fetcher {
@@ -108,8 +118,11 @@ func (f *fetchers) fetcherLocked(k fetcherKey) *fetcher {
 	}
 	x := &fetcher{m: f.m, all: f, key: k, wake: make(chan struct{}, 1)}
 	x.name = fmt.Sprintf("broker-%d-fetcher-%d", f.m.o.NodeID, k.slot)
+	x.open()
 	f.set[k] = x
-	f.work.Go(func() { x.run(f.life) })
+	if !f.m.o.Stepped {
+		f.work.Go(func() { x.run(f.life) })
+	}
 	return x
 }
 

@@ -415,8 +415,8 @@ func TestRecoveredLeaderReports(t *testing.T) {
 		res.Topics = append(res.Topics, rt)
 		return res, nil
 	}
-	if left := e.alter(t.Context(), e.due()); len(left) != 0 || len(e.ctl.altered) != 1 {
-		t.Fatalf("%d left, %d sent", len(left), len(e.ctl.altered))
+	if !e.alter(t.Context(), e.proposals.next(e.Manager)) || len(e.proposals.open) != 0 || len(e.ctl.altered) != 1 {
+		t.Fatalf("%d left, %d sent", len(e.proposals.open), len(e.ctl.altered))
 	}
 	if due := e.due(); len(due) != 0 {
 		t.Fatalf("reports again: %+v", due[0].proposal)
@@ -432,9 +432,9 @@ func TestUnansweredProposalIsSentAgain(t *testing.T) {
 	r.LeaderRecoveryState = 1
 	e.replay(topic("a", t1), r)
 	e.ctl.answer = func(kmsg.Request) (kmsg.Response, error) { return nil, errors.New("lost") }
-	left := e.alter(t.Context(), e.due())
-	if len(left) != 1 || len(e.due()) != 0 {
-		t.Fatalf("%d left; a second proposal must wait for the first", len(left))
+	known := e.alter(t.Context(), e.proposals.next(e.Manager))
+	if again := e.proposals.next(e.Manager); known || len(again) != 1 || len(e.due()) != 0 {
+		t.Fatalf("outcome known: %t, %d to send again; a second proposal must wait for the first", known, len(again))
 	}
 }
 
