@@ -26,7 +26,7 @@ import (
 const (
 	deleteRetention = 3 * time.Second
 	windowRetention = 15 * time.Second
-	// memoryLimit is the resident memory that a node with these tables must stay below. The cleaner has at most 8 MiB.
+	// memoryLimit is the resident memory that a node with these tables must stay below. The cleaner has at most 20 MiB.
 	memoryLimit = 200 << 20
 	// patience is the limit for what takes seconds on an idle machine.
 	patience = 3 * time.Minute
@@ -53,7 +53,7 @@ type compactLife struct {
 
 func newCompactLife(ctx context.Context, t *testing.T, seed uint64) *compactLife {
 	n := testnode.New(t, testnode.Options{Props: map[string]string{
-		"log.cleaner.backoff.ms": "50", "log.cleaner.dedupe.buffer.size": "2097152", "log.cleaner.io.buffer.load.factor": "0.02",
+		"log.cleaner.backoff.ms": "50", "log.cleaner.dedupe.buffer.size": "16777216", "log.cleaner.io.buffer.load.factor": "0.002",
 		"log.retention.check.interval.ms": "500", "log.initial.task.delay.ms": "100", "log.segment.delete.delay.ms": "500",
 		"log.flush.offset.checkpoint.interval.ms": "500", "log.flush.scheduler.interval.ms": "500",
 	}})
@@ -200,12 +200,12 @@ func (l *compactLife) disturb() {
 		l.set("log.cleaner.io.max.bytes.per.second", []string{"500000", "3000000", "50000000", "1.7976931348623157E308"}[l.dice.IntN(4)])
 	case 4: // at most double or half of what there is
 		l.threads = max(1, min(4, []int{l.threads * 2, (l.threads + 1) / 2}[l.dice.IntN(2)]))
-		l.set("log.cleaner.dedupe.buffer.size", strconv.Itoa(l.threads*(1<<20)*2))
+		l.set("log.cleaner.dedupe.buffer.size", strconv.Itoa((10+l.dice.IntN(10))<<20))
 		l.set("log.cleaner.threads", strconv.Itoa(l.threads))
-	case 5: // 1 MiB a thread is the least; the load factor makes less of it
-		l.set("log.cleaner.io.buffer.load.factor", []string{"0.003", "0.02", "0.9"}[l.dice.IntN(3)])
+	case 5: // the buffer has to have 1 MiB a thread: this is what makes it too small for one pass
+		l.set("log.cleaner.io.buffer.load.factor", []string{"0.0005", "0.005", "0.9"}[l.dice.IntN(3)])
 	case 6:
-		l.set("log.cleaner.io.buffer.size", []string{"100", "20000", "524288"}[l.dice.IntN(3)])
+		l.set("log.cleaner.io.buffer.size", []string{"2000", "20000", "524288"}[l.dice.IntN(3)])
 	case 7:
 		x := l.tables[l.dice.IntN(len(l.tables))]
 		l.setTopic(x, "min.cleanable.dirty.ratio", []string{"0", "0.01", "0.3"}[l.dice.IntN(3)])
@@ -289,6 +289,7 @@ func (l *compactLife) settle() {
 	l.Helper()
 	l.set("log.cleaner.io.max.bytes.per.second", "1.7976931348623157E308")
 	l.set("log.cleaner.io.buffer.load.factor", "0.9")
+	l.set("log.cleaner.io.buffer.size", "524288")
 	for _, x := range l.tables {
 		l.setTopic(x, "segment.ms", "100")
 		l.setTopic(x, "min.compaction.lag.ms", "0")

@@ -373,8 +373,12 @@ func (r *reader) poll(ctx context.Context) error {
 
 // ends are the partitions' ends, as soon as the node tells.
 func (r *reader) ends(ctx context.Context) (map[int32]int64, error) {
+	return r.list(ctx, (*kadm.Client).ListEndOffsets)
+}
+
+func (r *reader) list(ctx context.Context, ask func(*kadm.Client, context.Context, ...string) (kadm.ListedOffsets, error)) (map[int32]int64, error) {
 	for {
-		listed, err := kadm.NewClient(r.c).ListEndOffsets(ctx, r.t.topic)
+		listed, err := ask(kadm.NewClient(r.c), ctx, r.t.topic)
 		if err = errors.Join(err, listed.Error()); err == nil {
 			out := map[int32]int64{}
 			for p, o := range listed[r.t.topic] {
@@ -388,15 +392,26 @@ func (r *reader) ends(ctx context.Context) (map[int32]int64, error) {
 	}
 }
 
-// reached says whether everything below the ends was read, holes included: what compaction removed from the end of the
-// log is not seen by a consumer, so the last record is what counts.
-func (r *reader) reached(ends map[int32]int64) bool {
+// left says what there is to read below the ends, nil when that is nothing. The active segment keeps its last record, so a
+// reader that has not got to the end misses something; but retention may have emptied the log.
+func (r *reader) left(ctx context.Context, ends map[int32]int64) error {
+	behind := map[int32]int64{}
 	for p, end := range ends {
 		if r.next[p] < end {
-			return false
+			behind[p] = end
 		}
 	}
-	return true
+	if len(behind) > 0 && r.t.deletes {
+		starts, err := r.list(ctx, (*kadm.Client).ListStartOffsets)
+		if err != nil {
+			return err
+		}
+		maps.DeleteFunc(behind, func(p int32, end int64) bool { return starts[p] >= end })
+	}
+	if len(behind) > 0 {
+		return fmt.Errorf("partitions end at %v", behind)
+	}
+	return nil
 }
 
 // stuckLimit is how long a reader that misses something may get no record, restarts of the node included.
@@ -420,12 +435,7 @@ func (r *reader) readUntil(ctx context.Context, done func() error) error {
 
 // readTo reads everything below the ends.
 func (r *reader) readTo(ctx context.Context, ends map[int32]int64) error {
-	return r.readUntil(ctx, func() error {
-		if !r.reached(ends) {
-			return fmt.Errorf("the ends were %v", ends)
-		}
-		return nil
-	})
+	return r.readUntil(ctx, func() error { return r.left(ctx, ends) })
 }
 
 // readAll reads a table at rest from its start to its end.
