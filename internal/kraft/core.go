@@ -86,6 +86,7 @@ type fetchState struct {
 	at         int64 // not before
 	inflight   uint64
 	once       bool  // a fetch succeeded in this epoch
+	missed     bool  // the last fetch, to the leader, was not answered
 	hw         int64 // the leader's, as last heard
 	appending  bool  // the driver was told to append and has not reported yet
 	installing bool  // a snapshot is being downloaded
@@ -366,7 +367,7 @@ func (c *Core) cut(to int64) {
 // answers are then ignored.
 func (c *Core) forget() {
 	clear(c.sent)
-	c.fetch.inflight, c.fetch.once, c.fetch.hw, c.fetch.at = 0, false, -1, c.now
+	c.fetch.inflight, c.fetch.once, c.fetch.missed, c.fetch.hw, c.fetch.at = 0, false, false, -1, c.now
 	c.ballots, c.ending, c.retryAt = nil, nil, c.now
 }
 

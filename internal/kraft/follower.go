@@ -37,8 +37,8 @@ func (c *Core) pollFetch() {
 		return
 	}
 	to := None
-	if c.role == Follower {
-		to = c.state.Leader
+	if c.role == Follower && (c.isVoter() || !c.fetch.missed) {
+		to = c.state.Leader // an observer whom the leader did not answer asks anybody in between: there may be another one
 	}
 	last := c.log.last()
 	c.fetch.inflight = c.send(to, 'f', FetchRequest{Replica: c.self, Epoch: c.state.Epoch, Offset: last.Offset,
@@ -51,6 +51,7 @@ func (c *Core) fetchResponse(id uint64, body ResponseBody) {
 	}
 	c.fetch.inflight = 0
 	r, answered := body.(FetchResponse)
+	c.fetch.missed = !answered && !c.fetch.missed
 	if !answered {
 		c.fetch.at = c.now + c.t.RetryMs
 		return
