@@ -41,6 +41,8 @@ type Limits struct {
 	RetentionMs    int64 // metadata.max.retention.ms; negative: no limit
 	MaxBatchBytes  int32 // internal.metadata.max.batch.size.in.bytes
 	DeleteDelayMs  int64 // internal.metadata.delete.delay.millis
+	// CleanIntervalMs is how often retention looks at log and snapshots; 0: once a minute.
+	CleanIntervalMs int64
 }
 
 // PartitionDir is the directory of the metadata partition within a log directory.

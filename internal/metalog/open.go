@@ -20,6 +20,9 @@ import (
 // Open loads the log, repairs it after a crash and takes up the role that
 // quorum-state allows. It starts no goroutine.
 func Open(o Options) (*Log, error) {
+	if o.Limits.CleanIntervalMs == 0 {
+		o.Limits.CleanIntervalMs = 60_000
+	}
 	l := &Log{o: o, dir: filepath.Join(o.Dir, PartitionDir), wake: make(chan struct{}, 1),
 		requests: map[uint64]func(kraft.ResponseBody, []vfs.Region){}, cleanAt: o.Clock.Now()}
 	if err := o.FS.MkdirAll(l.dir, 0o755); err != nil {

@@ -12,9 +12,6 @@ import (
 	"weir/internal/storage"
 )
 
-// cleanInterval is how often retention looks at log and snapshots.
-const cleanInterval = time.Minute
-
 // Poll does everything that is due and returns when to call it again at the
 // latest. One goroutine calls it; Run does.
 func (l *Log) Poll() (next time.Time, err error) {
@@ -231,7 +228,7 @@ func (l *Log) clean() (bool, error) {
 	if now.Before(l.cleanAt) {
 		return false, nil
 	}
-	l.cleanAt = now.Add(cleanInterval)
+	l.cleanAt = now.Add(time.Duration(l.o.Limits.CleanIntervalMs) * time.Millisecond)
 	if err := l.retainSnapshots(now); err != nil {
 		return false, err
 	}

@@ -110,25 +110,21 @@ func (n *Node) write(f step) statemachine.Write[*image.Image, records.Versioned]
 			n.o.Logger.Info(note)
 		}
 		n.planTick(v.Now)
-		recs, atomic := together(r, v.State)
+		recs, atomic := n.together(r, v.State)
 		return statemachine.Result[records.Versioned]{Records: recs, Response: r.Response, Atomic: atomic}, nil
 	}
 }
 
-// atomicBytes is how much goes into one batch; more is wrapped in a metadata
-// transaction. It is below every batch limit that Kafka accepts for its log.
-const atomicBytes = 1 << 20
-
 // together keeps records that must become visible together in one batch, or,
 // when they do not fit, between the marks of a metadata transaction (KIP-868).
-func together(r controller.Result, img *image.Image) (recs []records.Versioned, atomic bool) {
+func (n *Node) together(r controller.Result, img *image.Image) (recs []records.Versioned, atomic bool) {
 	if !r.Atomic || len(r.Records) < 2 || !img.Features().Transactions() || img.InTransaction() {
 		return r.Records, r.Atomic
 	}
 	size, scratch := 0, []byte(nil)
 	for _, v := range r.Records {
 		scratch = records.AppendMetadata(scratch[:0], v)
-		if size += len(scratch) + 16; size > atomicBytes {
+		if size += len(scratch) + 16; size > n.o.AtomicBytes {
 			begin, end := records.NewBeginTransactionRecord(), records.NewEndTransactionRecord()
 			recs = append(make([]records.Versioned, 0, len(r.Records)+2), records.Versioned{Record: &begin})
 			return append(append(recs, r.Records...), records.Versioned{Record: &end}), false

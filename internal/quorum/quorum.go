@@ -52,6 +52,10 @@ type Options struct {
 	// Snapshots are written after so many bytes of records, or so much time.
 	SnapshotBytes    int64         // metadata.log.max.record.bytes.between.snapshots
 	SnapshotInterval time.Duration // metadata.log.max.snapshot.interval.ms; 0: no limit
+	// AtomicBytes is how many bytes of records that must become visible together go
+	// into one batch; more are wrapped in a metadata transaction. 0: 1 MiB, which is
+	// below every batch limit that Kafka accepts for its log.
+	AtomicBytes int
 }
 
 // Node is the quorum side of one node.
@@ -85,6 +89,9 @@ type Node struct {
 // New makes a Node and registers it with the metadata log, which must not have
 // been polled yet.
 func New(o Options) *Node {
+	if o.AtomicBytes == 0 {
+		o.AtomicBytes = 1 << 20
+	}
 	n := &Node{o: o, images: newImages(o.Log.HighWatermark), loader: image.NewLoader(image.New())}
 	n.feed.wake = make(chan struct{}, 1)
 	n.snapshot.due = make(chan *image.Image, 1)
@@ -272,17 +279,8 @@ func each(recs []records.Versioned) func(func(records.Versioned) bool) {
 // meanwhile is applied in one step.
 func (n *Node) follow(ctx context.Context) error {
 	for {
-		for _, c := range n.feed.take() {
-			if err := n.replay(c); err != nil {
-				return err
-			}
-		}
-		if img, d, ok := n.loader.Publish(); ok {
-			for _, s := range n.subs {
-				s.Apply(img, d)
-			}
-			n.images.publish(img)
-			n.maybeSnapshot(img)
+		if _, err := n.applyFed(); err != nil {
+			return err
 		}
 		select {
 		case <-n.feed.wake:
@@ -290,6 +288,24 @@ func (n *Node) follow(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// applyFed applies what has queued up; false: nothing had.
+func (n *Node) applyFed() (some bool, err error) {
+	for _, c := range n.feed.take() {
+		if err := n.replay(c); err != nil {
+			return true, err
+		}
+		some = true
+	}
+	if img, d, ok := n.loader.Publish(); ok {
+		for _, s := range n.subs {
+			s.Apply(img, d)
+		}
+		n.images.publish(img)
+		n.maybeSnapshot(img)
+	}
+	return some, nil
 }
 
 func (n *Node) replay(c committed) error {
@@ -327,13 +343,17 @@ func (n *Node) writeSnapshots(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case img := <-n.snapshot.due:
-			p := img.Provenance
-			if err := n.o.Log.WriteSnapshot(p.Offset, p.Epoch, p.TimestampMs, img.Records); err != nil {
-				// The log still holds everything: only the next start takes longer.
-				n.o.Logger.Error("cannot write a metadata snapshot", "offset", p.Offset, "err", err)
-				continue
-			}
-			n.o.Logger.Info("metadata snapshot written", "offset", p.Offset, "epoch", p.Epoch)
+			n.writeSnapshot(img)
 		}
 	}
+}
+
+func (n *Node) writeSnapshot(img *image.Image) {
+	p := img.Provenance
+	if err := n.o.Log.WriteSnapshot(p.Offset, p.Epoch, p.TimestampMs, img.Records); err != nil {
+		// The log still holds everything: only the next start takes longer.
+		n.o.Logger.Error("cannot write a metadata snapshot", "offset", p.Offset, "err", err)
+		return
+	}
+	n.o.Logger.Info("metadata snapshot written", "offset", p.Offset, "epoch", p.Epoch)
 }
