@@ -12,7 +12,7 @@ func memoryScenario(b *Bench) {
 	tp := b.topic(partitions)
 	settle(b)
 	b.put(Figure{Name: "resident, idle", Unit: "MB", Goal: 1.0 / 6}, single(resident(b.T, b.System)/1e6))
-	bytes := amount[int64](b, gb, 20<<20)
+	bytes := amount[int64](b, gb/2, 20<<20)
 	b.warmUp(bytes, kafkaWarm, func() round { return b.produceRound(l, bytes) })
 	ps := newProducers(b.T, b.System, tp, l, clients)
 	ps.run(b.T, bytes/2, inFlight, nil)

@@ -29,7 +29,7 @@ func loads() []load {
 func produceScenario(b *Bench) {
 	b.Start()
 	least := kafkaWarm
-	bytes := amount[int64](b, gb, 20<<20)
+	bytes := amount[int64](b, gb/2, 20<<20)
 	for _, l := range loads() {
 		cold, warm := b.warmUp(bytes, least, func() round { return b.produceRound(l, bytes) })
 		least = 0

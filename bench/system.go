@@ -32,6 +32,7 @@ type System interface {
 func Properties() map[string]string {
 	return map[string]string{
 		"log.segment.delete.delay.ms":     "100",
+		"log.initial.task.delay.ms":       "500", // Apache Kafka deletes nothing in its first 30 s otherwise
 		"num.partitions":                  "1",
 		"auto.create.topics.enable":       "false",
 		"group.coordinator.threads":       "1",

@@ -58,6 +58,7 @@ type loader struct {
 	segments []*segment.Segment // ascending
 	changed  bool               // recovery cut or removed something
 	holes    bool               // recovery has found offsets missing within a segment
+	resumed  bool               // the producer state is that of the log end already
 }
 
 func (ld *loader) load() error {
@@ -348,6 +349,9 @@ func (ld *loader) finishProducers(end int64) error {
 	}
 	if err := l.mu.producers.RemoveStray(bases); err != nil {
 		return err
+	}
+	if ld.resumed {
+		return nil
 	}
 	if _, some := l.mu.producers.NewestSnapshot(); !some && ld.o.HadCleanShutdown && end > 0 {
 		for _, o := range l.snapshotOffsets(v.segments, end) {

@@ -35,6 +35,9 @@ type Options struct {
 	// HadCleanShutdown: the directory's clean-shutdown marker was there, so
 	// nothing needs recovery.
 	HadCleanShutdown bool
+	// Intact: no write of the process that had the log before has been lost (vfs.FS.Session), so that after an unclean stop
+	// only its last one may be torn. It makes recovery faster and changes nothing else.
+	Intact bool
 
 	Clock    clock.Clock
 	Rand     Dice // nil: no jitter

@@ -14,6 +14,12 @@ import (
 // whole after an unclean stop; of the others only the indexes are looked at,
 // and made anew when they are broken.
 func (ld *loader) recover() error {
+	if ld.o.Intact && !ld.o.HadCleanShutdown {
+		done, err := ld.resume()
+		if done || err != nil {
+			return err
+		}
+	}
 	unsafe := ld.firstUnsafe()
 	failed := make([]bool, len(ld.segments))
 	remaining := len(ld.segments) - unsafe

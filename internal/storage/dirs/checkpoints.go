@@ -160,6 +160,9 @@ func (s *Set) closeDir(d *Dir, logs []*storage.Log, brokerEpoch int64, broken bo
 			err = s.write(d, name, nil) // closed logs still tell their offsets
 		}
 	}
+	if err == nil {
+		err = s.removeHint(d)
+	}
 	switch {
 	case err != nil:
 		s.log.Error("log directory was not closed cleanly; the next start recovers it", "dir", d.Path, "err", err)

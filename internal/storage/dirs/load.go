@@ -34,6 +34,10 @@ type loading struct {
 	set   *Set
 	dir   *Dir
 	clean bool
+	// session is vfs.FS.Session of the directory now, "" when it is not known; resumed says that the process before died in
+	// the same one. See hintFile.
+	session string
+	resumed bool
 	// Entries of the checkpoint files; read-only once loaded.
 	recovery, starts, highs checkpoint.Offsets
 	cleaned                 checkpoint.Offsets
@@ -83,6 +87,8 @@ func (s *Set) loadDir(ctx context.Context, d *Dir) error {
 	if err := l.consumeMarker(); err != nil {
 		return err
 	}
+	l.readSession()
+	l.resumed = !l.clean && l.intact()
 	l.recovery = l.readOffsets(checkpoint.RecoveryPointFile, "every log is recovered from its start")
 	l.starts = l.readOffsets(checkpoint.LogStartFile, "logs start at their first segment")
 	l.highs = l.readOffsets(checkpoint.HighWatermarkFile, "high watermarks start at the log start")
@@ -104,6 +110,8 @@ func (s *Set) loadDir(ctx context.Context, d *Dir) error {
 		how = "no logs here yet"
 	case l.clean:
 		how = "clean shutdown, no recovery needed"
+	case l.resumed:
+		how = "no clean shutdown, but the machine has run on: only the ends of logs are checked"
 	}
 	s.log.Info("loading logs", "dir", d.Path, "logs", len(l.found), "state", how)
 	g, ctx := errgroup.WithContext(ctx)
@@ -119,7 +127,10 @@ func (s *Set) loadDir(ctx context.Context, d *Dir) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	return s.tidyCleaned(d)
+	if err := s.tidyCleaned(d); err != nil {
+		return err
+	}
+	return l.leaveHint()
 }
 
 // consumeMarker notes whether the last stop was clean and removes the marker for good before any log is opened.
@@ -185,7 +196,7 @@ func (l *loading) scan() error {
 func (l *loading) open(f found) error {
 	s := l.set
 	o := s.logOptions(f.p, l.dir, f.path)
-	o.RecoveryPoint, o.LogStart, o.HadCleanShutdown = l.recovery[f.p], l.starts[f.p], l.clean
+	o.RecoveryPoint, o.LogStart, o.HadCleanShutdown, o.Intact = l.recovery[f.p], l.starts[f.p], l.clean, l.resumed
 	if f.kind == storage.Current {
 		o.Cleaned = l.cleaned[f.p]
 	}

@@ -414,6 +414,9 @@ func (s *Set) Fail(d *Dir, err error) {
 	}
 	s.mu.Unlock()
 	s.log.Error("log directory is offline", "dir", d.Path, "logs", len(logs), "err", err)
+	if err := s.removeHint(d); err != nil {
+		s.log.Error("the hint of a faster recovery stays: remove it before the next start", "file", filepath.Join(d.Path, hintFile), "err", err)
+	}
 	if s.o.Offline != nil {
 		s.o.Offline(d, logs, err)
 	}

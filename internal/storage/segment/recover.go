@@ -197,6 +197,10 @@ func (s *Segment) checkRecovered(e Entry, next int64) error {
 	if !e.CheckCRC() {
 		return s.corruptLog(e.Pos, errors.New("the CRC is wrong"))
 	}
+	return s.checkOffsets(e, next)
+}
+
+func (s *Segment) checkOffsets(e Entry, next int64) error {
 	first, last := e.LastOffset(), e.LastOffset()
 	if b, ok := e.Batch(); ok {
 		first = b.BaseOffset()
