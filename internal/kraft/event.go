@@ -92,6 +92,7 @@ const (
 	OK                  Code = 0
 	OffsetOutOfRange    Code = 1
 	NotLeader           Code = 6 // NOT_LEADER_OR_FOLLOWER
+	RequestTimedOut     Code = 7
 	BrokerNotAvailable  Code = 8
 	UnsupportedVersion  Code = 35
 	InvalidRequest      Code = 42
@@ -102,14 +103,16 @@ const (
 	PositionOutOfRange  Code = 99
 	SnapshotNotFound    Code = 98
 	InconsistentCluster Code = 104
+	DuplicateVoter      Code = 126
+	VoterNotFound       Code = 127
 )
 
-// RequestBody is one of VoteRequest, BeginRequest, EndRequest, FetchRequest and
-// SnapshotRequest.
+// RequestBody is one of VoteRequest, BeginRequest, EndRequest, FetchRequest,
+// SnapshotRequest, AddVoterRequest, RemoveVoterRequest and UpdateVoterRequest.
 type RequestBody interface{ request() }
 
-// ResponseBody is one of VoteResponse, BeginResponse, EndResponse, FetchResponse
-// and SnapshotResponse.
+// ResponseBody is one of VoteResponse, BeginResponse, EndResponse, FetchResponse,
+// SnapshotResponse and ChangeResponse.
 type ResponseBody interface{ response() }
 
 // Head is what every answer carries: an outcome and who leads which epoch, as
@@ -228,8 +231,8 @@ type Ready struct {
 	// driver reports Snapshotted when it has done so.
 	Install *Position
 
-	// Control, when set, is one batch of control records that the new leader
-	// writes at Control.Base. The core counts it as appended already; the driver
+	// Control, when set, is one batch of control records that the leader writes at
+	// Control.Base, a new one first of all. The core counts it as appended already; the driver
 	// flushes and reports Flushed.
 	Control *ControlBatch
 
@@ -268,8 +271,10 @@ type Reply struct {
 // voted for it. Voters and Version are set when the voter set came from
 // 0-0.checkpoint and is put into the log for the first time; then the batch
 // holds, in this order, LeaderChange, KRaftVersion and KRaftVoters. LeaderChange
-// is v0, as Kafka 4.3.1 writes it under either kraft.version.
+// is v0, as Kafka 4.3.1 writes it under either kraft.version. Within is set for a
+// batch in the middle of the epoch, which changes the voters: it has no LeaderChange.
 type ControlBatch struct {
+	Within            bool
 	Base              int64
 	Epoch             int32
 	Leader            int32
@@ -281,6 +286,9 @@ type ControlBatch struct {
 // Count is the number of records in the batch.
 func (b *ControlBatch) Count() int64 {
 	n := int64(1)
+	if b.Within {
+		n = 0
+	}
 	if b.Version != nil {
 		n++
 	}

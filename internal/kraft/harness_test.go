@@ -193,8 +193,12 @@ func (h *harness) writeControl(n *node, b *ControlBatch) {
 	if b.Base != int64(len(n.log)) {
 		panic(fmt.Sprintf("control batch at %d, log ends at %d", b.Base, len(n.log)))
 	}
-	h.printf("%d: writes LeaderChange at %d%s", n.id, b.Base, map[bool]string{true: " with KRaftVersion and KRaftVoters"}[b.Voters != nil])
-	n.log = append(n.log, entryOnDisk{epoch: b.Epoch, kind: 'l'})
+	if b.Within {
+		h.printf("%d: writes KRaftVoters %s at %d", n.id, b.Voters, b.Base)
+	} else {
+		h.printf("%d: writes LeaderChange at %d%s", n.id, b.Base, map[bool]string{true: " with KRaftVersion and KRaftVoters"}[b.Voters != nil])
+		n.log = append(n.log, entryOnDisk{epoch: b.Epoch, kind: 'l'})
+	}
 	if b.Version != nil {
 		n.log = append(n.log, entryOnDisk{epoch: b.Epoch, kind: 'k', arg: byte(*b.Version)})
 	}
@@ -217,6 +221,10 @@ func (h *harness) answer(n *node, rep Reply) {
 	}
 	delete(n.pending, rep.Ref)
 	body := rep.Body
+	if r, ok := body.(ChangeResponse); ok { // of a tool, which is no node
+		h.printf("%d: answers code %d %s", n.id, r.Code, r.Text)
+		return
+	}
 	if f, ok := body.(FetchResponse); ok && f.Read {
 		f.Records = encode(n.log[f.Offset:])
 		body = f

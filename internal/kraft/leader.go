@@ -17,6 +17,7 @@ type leading struct {
 	checkAt    int64 // resign, unless a majority fetched by then
 	announceAt int64 // next BeginQuorumEpoch to voters that do not fetch
 	peers      []peer
+	change     *change // of the voters, not committed yet
 }
 
 // peer is another replica as its fetches show it.
@@ -81,6 +82,9 @@ func (c *Core) checkQuorumMs() int64 { return c.t.FetchMs * 3 / 2 }
 func (c *Core) dropLead() {
 	if c.lead == nil {
 		return
+	}
+	if ch := c.lead.change; ch != nil && !ch.told {
+		c.refuseChange(ch.ref, NotLeader, "The leader has resigned.")
 	}
 	c.lead = nil
 	for _, w := range c.waiting {
@@ -252,6 +256,7 @@ func (c *Core) advance() {
 	invariant.Check(hw <= c.log.End, "kraft: high watermark %d above the log's end %d", hw, c.log.End)
 	c.hw = hw
 	c.wake()
+	c.settleChange()
 }
 
 // checkQuorum notes that a voter is alive; a majority of them gives us time.

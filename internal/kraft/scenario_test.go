@@ -204,6 +204,16 @@ func (h *harness) ask(t *testing.T, n *node, d *datadriven.TestData) {
 		body = FetchRequest{Replica: Replica{ID: from}, Epoch: epoch, Offset: last.Offset, LastEpoch: last.Epoch, HighWatermark: -1, MaxBytes: 1}
 	case "snapshot":
 		body = SnapshotRequest{Replica: Replica{ID: from}, Epoch: epoch}
+	case "addvoter":
+		v := num("voter", 0)
+		body = AddVoterRequest{Voter: Voter{Replica: Replica{ID: v, Dir: dirOf(v)}, MaxVersion: int16(num("max", 1))}, AckEarly: d.HasArg("early")}
+	case "removevoter":
+		v := num("voter", 0)
+		body = RemoveVoterRequest{Voter: Replica{ID: v, Dir: dirOf(num("dir", int(v)))}}
+	case "updatevoter":
+		v := num("voter", 0)
+		body = UpdateVoterRequest{Epoch: epoch, Voter: Voter{Replica: Replica{ID: v, Dir: dirOf(v)}, MaxVersion: 1,
+			Endpoints: []Endpoint{{Name: "C", Host: "h", Port: uint16(num("port", 1))}}}}
 	default:
 		t.Fatalf("request %s", d.CmdArgs[0].Key)
 	}

@@ -19,6 +19,12 @@ func (c *Core) request(ev Request) {
 		c.fetchRequest(ev.Ref, q)
 	case SnapshotRequest:
 		c.snapshotRequest(ev.Ref, q)
+	case AddVoterRequest:
+		c.addVoter(ev.Ref, q)
+	case RemoveVoterRequest:
+		c.removeVoter(ev.Ref, q)
+	case UpdateVoterRequest:
+		c.updateVoter(ev.Ref, q)
 	default:
 		invariant.Check(false, "kraft: unknown request %T", q)
 	}
@@ -70,6 +76,10 @@ func (c *Core) fetchRequest(ref uint64, q FetchRequest) {
 	}
 	if q.Replica.ID >= 0 && q.Replica.ID != c.self.ID {
 		c.fetched(q)
+	}
+	if c.role != Leader { // it committed our own removal
+		c.reply(ref, FetchResponse{Head: c.head(NotLeader), HighWatermark: -1, LogStart: -1})
+		return
 	}
 	if q.MaxWaitMs > 0 && q.Offset == c.log.End && !c.news(q) {
 		c.waiting = append(c.waiting, waiting{ref: ref, req: q, deadline: c.now + q.MaxWaitMs})

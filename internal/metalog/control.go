@@ -8,13 +8,16 @@ import (
 	"weir/internal/records"
 )
 
-// controlBatch builds the batch that a new leader writes first.
+// controlBatch builds the batch that a new leader writes first, or one that
+// changes the voters later.
 func controlBatch(c *kraft.ControlBatch, nowMs int64) batch.Batch {
 	b := newBuilder(c.Base, c.Epoch, true)
-	m := records.NewLeaderChangeMessage()
-	m.LeaderID = c.Leader
-	m.Voters, m.GrantingVoters = leaderChangeVoters(c.Members), leaderChangeVoters(c.Granting)
-	b.Append(nowMs, records.ControlKey(records.ControlLeaderChange), m.AppendTo(nil, 0), nil)
+	if !c.Within {
+		m := records.NewLeaderChangeMessage()
+		m.LeaderID = c.Leader
+		m.Voters, m.GrantingVoters = leaderChangeVoters(c.Members), leaderChangeVoters(c.Granting)
+		b.Append(nowMs, records.ControlKey(records.ControlLeaderChange), m.AppendTo(nil, 0), nil)
+	}
 	if c.Version != nil {
 		appendVersion(b, nowMs, *c.Version)
 	}

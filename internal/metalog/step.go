@@ -127,7 +127,10 @@ func (l *Log) writeControl(c *kraft.ControlBatch) error {
 	if a.FirstOffset != c.Base || a.LastOffset != c.Base+c.Count()-1 {
 		return fmt.Errorf("control batch of offset %d was written at %d to %d", c.Base, a.FirstOffset, a.LastOffset)
 	}
-	l.fresh = []Batch{{Base: a.FirstOffset, Last: a.LastOffset, Epoch: c.Epoch, TimestampMs: b.MaxTimestamp(), Bytes: b.Len()}}
+	if !c.Within { // what is older was not appended by this leader
+		l.fresh = nil
+	}
+	l.fresh = append(l.fresh, Batch{Base: a.FirstOffset, Last: a.LastOffset, Epoch: c.Epoch, TimestampMs: b.MaxTimestamp(), Bytes: b.Len()})
 	return nil
 }
 
