@@ -10,11 +10,24 @@ import (
 	"weir/internal/vfs"
 )
 
-// CloseAll closes logs whose directories stand in dir, as Close does each, but syncs the volume once or twice instead
-// of several files of each log: with thousands of logs that is what a clean stop consists of. threads logs are worked on
-// at a time. Where a volume cannot be synced as a whole, each log is closed by itself.
+// manyLogs is from how many logs on their volume is synced as a whole. With fewer the files are synced one by one: a
+// sync of the volume also waits for what others have written there.
+const manyLogs = 500
+
+// CloseAll closes logs whose directories stand in dir, as Close does each; threads of them are worked on at a time. Of
+// many logs it syncs the volume two or three times instead of several files of each: with thousands of logs that is what
+// a clean stop consists of. Where a volume cannot be synced as a whole, each log is closed by itself.
 func CloseAll(fsys vfs.FS, dir string, logs []*Log, threads int) error {
 	c := closing{fs: fsys, dir: dir, threads: max(1, threads)}
+	if len(logs) < manyLogs {
+		return c.each(len(logs), func(i int) error { return logs[i].Close() })
+	}
+	return c.together(logs)
+}
+
+// together is CloseAll of many logs.
+func (c *closing) together(logs []*Log) error {
+	fsys, dir := c.fs, c.dir
 	if err := fsys.SyncVolume(dir); errors.Is(err, errors.ErrUnsupported) {
 		return c.each(len(logs), func(i int) error { return logs[i].Close() })
 	} else if err != nil {

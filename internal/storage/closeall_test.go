@@ -79,7 +79,7 @@ func TestCloseAllSurvivesPowerCut(t *testing.T) {
 				faulty.Set(errfs.Rule{Op: errfs.SyncAll, Err: errors.ErrUnsupported})
 			}
 			logs := crowd(t, faulty, epochs...)
-			if err := CloseAll(faulty, "/data", logs, 2); err != nil {
+			if err := (&closing{fs: faulty, dir: "/data", threads: 2}).together(logs); err != nil {
 				t.Fatal(err)
 			}
 			left := mem.Crash(nil)
@@ -89,7 +89,7 @@ func TestCloseAllSurvivesPowerCut(t *testing.T) {
 				}
 				checkClosed(t, left, i, n)
 			}
-			if err := CloseAll(faulty, "/data", logs, 2); err != nil {
+			if err := (&closing{fs: faulty, dir: "/data", threads: 2}).together(logs); err != nil {
 				t.Errorf("closing again: %v", err)
 			}
 		})
@@ -103,7 +103,7 @@ func TestCloseAllFails(t *testing.T) {
 		logs := crowd(t, faulty, 2, 200)
 		before := []int64{logs[0].RecoveryPoint(), logs[1].RecoveryPoint()}
 		faulty.Set(errfs.Rule{Op: errfs.SyncAll, Skip: skip, Err: syscall.EIO})
-		err := CloseAll(faulty, "/data", logs, 2)
+		err := (&closing{fs: faulty, dir: "/data", threads: 2}).together(logs)
 		var disk *DiskError
 		if !errors.As(err, &disk) {
 			t.Fatalf("sync %d fails: error %v", skip, err)
