@@ -30,6 +30,7 @@ type change struct {
 	isr, replicas, adding, removing, elr []int32
 	dirs                                 map[int32]uuid.UUID
 	recovering                           bool
+	forgetsLeader                        bool    // the last known leader has lost its disk
 	unclean                              []int32 // brokers that came back without a clean shutdown: they leave the ELR
 }
 
@@ -138,7 +139,7 @@ func (ch *change) findLeader() (leader int32, unclean bool) {
 // canElectLastKnown: everybody who might have known better is gone for good, and the last leader is back. It may have lost its
 // unsynced tail, therefore it starts in recovery.
 func (ch *change) canElectLastKnown() bool {
-	return ch.features.ELR() && len(ch.elr) == 0 && len(ch.isr) == 0 && len(ch.p.LastKnownELR) == 1 && ch.acceptable(ch.p.LastKnownELR[0])
+	return !ch.forgetsLeader && ch.features.ELR() && len(ch.elr) == 0 && len(ch.isr) == 0 && len(ch.p.LastKnownELR) == 1 && ch.acceptable(ch.p.LastKnownELR[0])
 }
 
 func (ch *change) elect(r *records.PartitionChangeRecord) {
@@ -191,7 +192,7 @@ func (ch *change) recordLastLeader(r *records.PartitionChangeRecord) {
 	if r.Leader == image.NoLeader && len(ch.p.LastKnownELR) == 0 {
 		r.LastKnownELR = []int32{ch.p.Leader}
 	}
-	if r.Leader >= 0 && len(ch.p.LastKnownELR) > 0 {
+	if (r.Leader >= 0 || ch.forgetsLeader) && len(ch.p.LastKnownELR) > 0 {
 		r.LastKnownELR = []int32{}
 	}
 }

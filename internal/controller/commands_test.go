@@ -51,7 +51,7 @@ var commands = map[string]func(e *env, t *testing.T, d *datadriven.TestData){
 		r.IncarnationID = uuid.UUID{14: byte(id), 15: byte(a.int("incarnation", 1))}
 		r.PreviousBrokerEpoch = int64(a.int("prev", -1))
 		for n := range a.int("dirs", 1) {
-			r.LogDirs = append(r.LogDirs, dir(id, n+1))
+			r.LogDirs = append(r.LogDirs, dir(id, a.int("from", 1)+n))
 		}
 		if a.has("rack") {
 			r.Rack = ptr(a.str("rack", ""))

@@ -58,6 +58,7 @@ func (c *Core) IncrementalAlterConfigs(s Step, req *kmsg.IncrementalAlterConfigs
 	if req.ValidateOnly {
 		recs = nil
 	}
+	c.electSoon(s, recs)
 	return Result{Records: recs, Response: resp, Atomic: true}
 }
 
@@ -119,6 +120,7 @@ func (c *Core) AlterConfigs(s Step, req *kmsg.AlterConfigsRequest) Result {
 	if req.ValidateOnly {
 		recs = nil
 	}
+	c.electSoon(s, recs)
 	return Result{Records: recs, Response: resp, Atomic: true}
 }
 
@@ -287,6 +289,16 @@ func featuresForbid(f image.Features, res image.Resource, key string, value *str
 		return refuse(kerr.InvalidConfig, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.")
 	}
 	return nil
+}
+
+// electSoon has leaderless partitions looked at as soon as unclean elections may have been allowed: whoever does that waits for it
+// (availability promise C5). Apache Kafka lets up to unclean.leader.election.interval.ms, five minutes, pass.
+func (c *Core) electSoon(s Step, recs []records.Versioned) {
+	for _, v := range recs {
+		if r, ok := v.Record.(*records.ConfigRecord); ok && r.Name == keyUnclean && c.o.UncleanIntervalMs > 0 {
+			c.soft.nextUncleanMs = s.NowMs
+		}
+	}
 }
 
 // clearELR follows each changed min.insync.replicas with the record that forgets the eligible leaders chosen under the old one.

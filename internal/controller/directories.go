@@ -69,9 +69,20 @@ func (c *Core) assignDir(img *image.Image, id image.PartitionID, b *image.Broker
 	if c.uncleanEnabled(img, t.Name) {
 		ch.election = electUnclean
 	}
+	ch.forgetsLeader = replacedDisk(p, b, dir)
 	ch.dirs[b.ID] = dir
 	if v, ok := ch.build(); ok {
 		return []records.Versioned{v}, 0
 	}
 	return nil, 0
+}
+
+// replacedDisk tells whether the last leader of a partition without an ISR has begun anew, with an empty log, in place of a directory
+// that it no longer has. Elected because it led last, it would make the other replicas truncate what only they still have
+// (availability promise C6); so it is no longer the one to wait for. Apache Kafka elects it. Where there is no other replica
+// nothing is left to be saved.
+func replacedDisk(p *image.Partition, b *image.Broker, dir uuid.UUID) bool {
+	old := p.Directory(b.ID)
+	return len(p.Replicas) > 1 && len(p.ISR) == 0 && slices.Equal(p.LastKnownELR, []int32{b.ID}) &&
+		old != dir && !old.Reserved() && !b.HasOnlineDir(old) && b.HasOnlineDir(dir)
 }
