@@ -126,6 +126,7 @@ func (b *Broker) controllerCounts() metrics.Controller {
 	c := metrics.Controller{
 		Active: b.quorum.Active(), Topics: int64(img.NumTopics()), Partitions: int64(img.NumPartitions()),
 		LastAppliedOffset: img.Provenance.Offset, LastAppliedMs: img.Provenance.TimestampMs, LastCommitted: b.metalog.HighWatermark() - 1,
+		UncleanElections: b.quorum.UncleanElections(),
 	}
 	for q := range img.Brokers() {
 		if q.Fenced {

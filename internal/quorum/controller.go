@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -14,6 +15,7 @@ import (
 	"weir/internal/kraft/rpc"
 	"weir/internal/records"
 	"weir/internal/statemachine"
+	"weir/internal/uuid"
 )
 
 // step is one call of the controller core.
@@ -115,12 +117,41 @@ func (n *Node) write(f step) statemachine.Write[*image.Image, records.Versioned]
 	}
 }
 
+		n.tellUnclean(r.Records, v.State)
 // together keeps records that must become visible together in one batch, or,
 // when they do not fit, between the marks of a metadata transaction (KIP-868).
 func (n *Node) together(r controller.Result, img *image.Image) (recs []records.Versioned, atomic bool) {
 	if !r.Atomic || len(r.Records) < 2 || !img.Features().Transactions() || img.InTransaction() {
 		return r.Records, r.Atomic
 	}
+// tellUnclean counts and logs the elections among records that may lose what was
+// acknowledged (availability C5). The new leader tells how far its log reaches.
+func (n *Node) tellUnclean(recs []records.Versioned, img *image.Image) {
+	for _, v := range recs {
+		r, ok := v.Record.(*records.PartitionChangeRecord)
+		if !ok || r.LeaderRecoveryState != 1 {
+			continue
+		}
+		n.unclean.Add(1)
+		var last []int32
+		if p := img.Partition(image.PartitionID{Topic: r.TopicID, Partition: r.PartitionID}); p != nil {
+			last = p.LastKnownELR
+		}
+		if slices.Equal(last, []int32{r.Leader}) {
+			continue // nobody else has more than the one that led last
+		}
+		name := uuid.UUID(r.TopicID).String()
+		if t, ok := img.TopicByID(r.TopicID); ok {
+			name = t.Name
+		}
+		n.o.Logger.Warn("a leader is elected uncleanly: records that were acknowledged may be lost",
+			"partition", fmt.Sprintf("%s-%d", name, r.PartitionID), "leader", r.Leader, "last known leader", last)
+	}
+}
+
+// UncleanElections counts the elections decided here that may have lost records.
+func (n *Node) UncleanElections() int64 { return n.unclean.Load() }
+
 	size, scratch := 0, []byte(nil)
 	for _, v := range r.Records {
 		scratch = records.AppendMetadata(scratch[:0], v)

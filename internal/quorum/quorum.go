@@ -82,6 +82,8 @@ type Node struct {
 	snapshot struct { // bytes and at belong to the applying goroutine
 		bytes int64
 		at    time.Time
+	unclean atomic.Int64 // elections that may have lost records, decided here
+
 		due   chan *image.Image // holds at most one: writing it is the next thing to do
 	}
 }

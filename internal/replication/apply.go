@@ -161,6 +161,10 @@ func (m *Manager) place(img *image.Image, t *image.Topic, id int32, p *image.Par
 	}
 	m.fetchers.stop(r)
 	r.Lead(isr.Assignment{
+	if before := r.Status(); p.Recovering && len(p.Replicas) > 1 && before.LeaderEpoch != p.LeaderEpoch {
+		m.o.Logger.Warn("this replica leads, elected uncleanly: records that were acknowledged may be lost from here on",
+			"partition", r.String(), "leader epoch", p.LeaderEpoch, "log end", r.Log().LogEnd(), "high watermark", r.Log().HighWatermark())
+	}
 		Replicas: p.Replicas, ISR: p.ISR, LeaderEpoch: p.LeaderEpoch, PartitionEpoch: p.PartitionEpoch, Recovering: p.Recovering,
 	}, m.o.Clock.Now())
 	m.isrs.add(r)
@@ -187,13 +191,18 @@ func (m *Manager) open(img *image.Image, t *image.Topic, id int32, p *image.Part
 	}
 	c := m.topicConfig(img, t.Name)
 	name := checkpoint.TopicPartition{Topic: t.Name, Partition: id}
-	want, known := p.Directory(m.o.NodeID), p.Directory(m.o.NodeID)
+	known := p.Directory(m.o.NodeID)
+	there := m.hasDir(known)
+	want := known
+	if !there { // its disk has been replaced
+		want = uuid.Zero
+	}
 	if d, ok := m.preference(name); ok {
 		want = d
 	}
 	log, dir := m.o.Dirs.Log(name)
 	if log == nil {
-		err := m.mayStandOffline(known, e != nil || !m.joined)
+		err := m.mayStandOffline(there, e != nil || !m.joined)
 		if err != nil {
 			return nil, err
 		}
@@ -221,15 +230,21 @@ func (m *Manager) open(img *image.Image, t *image.Topic, id int32, p *image.Part
 // mayStandOffline refuses to make an empty log for a partition that was here before, when the controller does not know
 // its directory: it may stand in one that is offline now. Apache Kafka keeps such a replica offline too while it runs;
 // we do so after a start as well, or its records would be replaced by nothing without a word.
-func (m *Manager) mayStandOffline(known uuid.UUID, wasHere bool) error {
+func (m *Manager) mayStandOffline(known, wasHere bool) error {
 	offline := m.o.Dirs.OfflineDirs()
-	if len(offline) == 0 || !wasHere || !known.IsZero() && !known.Reserved() {
+	if len(offline) == 0 || !wasHere || known {
 		return nil
 	}
 	return fmt.Errorf("its log directory is not known and may be %s, which is offline: bring that back, or take it out of log.dirs to begin with an empty log", offline[0].Path)
 }
 
 // offline records why there is no replica to use.
+// hasDir tells whether id is that of a log directory of this broker, live or failed.
+func (m *Manager) hasDir(id uuid.UUID) bool {
+	is := func(d *dirs.Dir) bool { return d.ID == id }
+	return id != uuid.Zero && !id.Reserved() && (slices.ContainsFunc(m.o.Dirs.Dirs(), is) || slices.ContainsFunc(m.o.Dirs.OfflineDirs(), is))
+}
+
 func (m *Manager) offline(k key, topic string, err error) {
 	m.o.Logger.Error("replica is offline", "topic", topic, "partition", k.partition, "err", err)
 	m.mu.Lock()
