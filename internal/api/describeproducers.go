@@ -6,12 +6,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"weir/internal/partition"
 	"weir/internal/wire"
 )
 
-// DescribeProducers lists the producers that a leader knows (API key 61),
-// version 0 (KIP-664).
+// DescribeProducers lists the producers that a replica knows, be it leader or
+// follower (API key 61), version 0 (KIP-664).
 type DescribeProducers struct {
 	Images   Images
 	Replicas Replicas
@@ -53,9 +52,6 @@ func (h *DescribeProducers) one(topic string, id int32, rp *kmsg.DescribeProduce
 	}
 	replica, err := find(img, h.Replicas, t, id)
 	if err != nil {
-		return err
-	}
-	if err := replica.CheckEpoch(partition.None); err != nil {
 		return err
 	}
 	for _, p := range replica.Log().ActiveProducers() {

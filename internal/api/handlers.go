@@ -39,6 +39,7 @@ type Node struct {
 	Throttle         Throttle                 // of leaders, see Fetch
 	NearRacks        bool                     // replica.selector.class
 	AutoCreateTopics bool                     // auto.create.topics.enable
+	CreatedTopics    NewTopic                 // see Metadata
 	FetchMaxBytes    int                      // fetch.max.bytes
 	SessionSlots     int                      // max.incremental.fetch.session.cache.slots
 	MaxPartitions    int32                    // max.request.partition.size.limit
@@ -55,7 +56,10 @@ func (n *Node) BrokerTable() *Table {
 			Clock: n.Clock, Buffers: n.Buffers, MaxBytes: n.FetchMaxBytes, NearRacks: n.NearRacks, Throttle: n.Throttle,
 		},
 		&ListOffsets{Images: n.Images, Replicas: n.Replicas},
-		&Metadata{Images: n.Images, Controller: n.Controller, ClusterID: n.ClusterID, AutoCreate: n.AutoCreateTopics, Gone: n.Gone},
+		&Metadata{
+			Images: n.Images, Controller: n.Controller, ClusterID: n.ClusterID, Gone: n.Gone,
+			AutoCreate: n.AutoCreateTopics, Created: n.CreatedTopics, GroupTopic: n.GroupTopic,
+		},
 		&DescribeTopicPartitions{Images: n.Images, MaxPartitions: n.MaxPartitions},
 		&InitProducerID{IDs: &ProducerIDs{Controller: n.Controller, NodeID: n.NodeID, Epoch: n.Epoch, Images: n.Images}},
 		&OffsetForLeaderEpoch{Images: n.Images, Replicas: n.Replicas},

@@ -34,9 +34,21 @@ type Metadata struct {
 	ClusterID  string
 	// AutoCreate is auto.create.topics.enable.
 	AutoCreate bool
+	// Created is the form of topics that are created so, and GroupTopic that of
+	// the one internal topic that clients may ask for first.
+	Created    NewTopic
+	GroupTopic InternalTopic
 	// Gone tells whether this node has found a leader's process ended, before the
 	// controller has given its partitions another leader.
 	Gone func(*image.Broker) bool
+}
+
+// NewTopic is what a broker's own configuration says of topics that it creates
+// for clients (KafkaConfig.originals in DefaultAutoTopicCreationManager). With -1
+// the active controller's num.partitions and default.replication.factor count.
+type NewTopic struct {
+	Partitions int32
+	Replicas   int16
 }
 
 // createWait bounds how long an answer waits for topics it has created.
@@ -111,7 +123,7 @@ func (m *Metadata) create(ctx context.Context, req *kmsg.MetadataRequest, img *i
 			continue
 		}
 		if _, ok := img.Topic(*t.Topic); !ok && !slices.ContainsFunc(want.Topics, func(x kmsg.CreateTopicsRequestTopic) bool { return x.Topic == *t.Topic }) {
-			want.Topics = append(want.Topics, autoCreated(*t.Topic))
+			want.Topics = append(want.Topics, m.created(*t.Topic, img))
 		}
 	}
 	if len(want.Topics) == 0 {
@@ -140,9 +152,13 @@ func (m *Metadata) create(ctx context.Context, req *kmsg.MetadataRequest, img *i
 	return refused
 }
 
-func autoCreated(name string) kmsg.CreateTopicsRequestTopic {
+// created is the topic that a name stands for.
+func (m *Metadata) created(name string, img *image.Image) kmsg.CreateTopicsRequestTopic {
+	if name == m.GroupTopic.Name {
+		return m.GroupTopic.request(img).Topics[0]
+	}
 	t := kmsg.NewCreateTopicsRequestTopic()
-	t.Topic, t.NumPartitions, t.ReplicationFactor = name, -1, -1
+	t.Topic, t.NumPartitions, t.ReplicationFactor = name, m.Created.Partitions, m.Created.Replicas
 	return t
 }
 

@@ -132,10 +132,24 @@ func (b *Broker) openNetwork() error {
 	if node.NearRacks, err = nearRacks(s); err != nil {
 		return err
 	}
+	node.CreatedTopics = createdTopics(s)
 	node.AutoCreateTopics, node.FetchMaxBytes = s.Bool("auto.create.topics.enable"), int(s.Int("fetch.max.bytes"))
 	node.SessionSlots, node.MaxPartitions = int(s.Int("max.incremental.fetch.session.cache.slots")), s.Int("max.request.partition.size.limit")
 	b.clients, err = b.listen(n.DataListeners(), n.InterBroker, node.BrokerTable())
 	return err
+}
+
+// createdTopics is the form of topics that this broker creates for its clients:
+// what its own file says, else what the active controller's says.
+func createdTopics(s *config.Static) api.NewTopic {
+	t := api.NewTopic{Partitions: -1, Replicas: -1}
+	if _, set := s.Raw("num.partitions"); set {
+		t.Partitions = s.Int("num.partitions")
+	}
+	if _, set := s.Raw("default.replication.factor"); set {
+		t.Replicas = int16(s.Int("default.replication.factor"))
+	}
+	return t
 }
 
 // openLifecycle prepares the registration.
