@@ -111,19 +111,13 @@ func (n *Node) write(f step) statemachine.Write[*image.Image, records.Versioned]
 		for _, note := range r.Notes {
 			n.o.Logger.Info(note)
 		}
+		n.tellUnclean(r.Records, v.State)
 		n.planTick(v.Now)
 		recs, atomic := n.together(r, v.State)
 		return statemachine.Result[records.Versioned]{Records: recs, Response: r.Response, Atomic: atomic}, nil
 	}
 }
 
-		n.tellUnclean(r.Records, v.State)
-// together keeps records that must become visible together in one batch, or,
-// when they do not fit, between the marks of a metadata transaction (KIP-868).
-func (n *Node) together(r controller.Result, img *image.Image) (recs []records.Versioned, atomic bool) {
-	if !r.Atomic || len(r.Records) < 2 || !img.Features().Transactions() || img.InTransaction() {
-		return r.Records, r.Atomic
-	}
 // tellUnclean counts and logs the elections among records that may lose what was
 // acknowledged (availability C5). The new leader tells how far its log reaches.
 func (n *Node) tellUnclean(recs []records.Versioned, img *image.Image) {
@@ -152,6 +146,12 @@ func (n *Node) tellUnclean(recs []records.Versioned, img *image.Image) {
 // UncleanElections counts the elections decided here that may have lost records.
 func (n *Node) UncleanElections() int64 { return n.unclean.Load() }
 
+// together keeps records that must become visible together in one batch, or,
+// when they do not fit, between the marks of a metadata transaction (KIP-868).
+func (n *Node) together(r controller.Result, img *image.Image) (recs []records.Versioned, atomic bool) {
+	if !r.Atomic || len(r.Records) < 2 || !img.Features().Transactions() || img.InTransaction() {
+		return r.Records, r.Atomic
+	}
 	size, scratch := 0, []byte(nil)
 	for _, v := range r.Records {
 		scratch = records.AppendMetadata(scratch[:0], v)

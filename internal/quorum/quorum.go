@@ -79,11 +79,11 @@ type Node struct {
 		c chan struct{}
 	}
 
+	unclean atomic.Int64 // elections that may have lost records, decided here
+
 	snapshot struct { // bytes and at belong to the applying goroutine
 		bytes int64
 		at    time.Time
-	unclean atomic.Int64 // elections that may have lost records, decided here
-
 		due   chan *image.Image // holds at most one: writing it is the next thing to do
 	}
 }

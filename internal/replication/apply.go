@@ -160,11 +160,11 @@ func (m *Manager) place(img *image.Image, t *image.Topic, id int32, p *image.Par
 		return
 	}
 	m.fetchers.stop(r)
-	r.Lead(isr.Assignment{
 	if before := r.Status(); p.Recovering && len(p.Replicas) > 1 && before.LeaderEpoch != p.LeaderEpoch {
 		m.o.Logger.Warn("this replica leads, elected uncleanly: records that were acknowledged may be lost from here on",
 			"partition", r.String(), "leader epoch", p.LeaderEpoch, "log end", r.Log().LogEnd(), "high watermark", r.Log().HighWatermark())
 	}
+	r.Lead(isr.Assignment{
 		Replicas: p.Replicas, ISR: p.ISR, LeaderEpoch: p.LeaderEpoch, PartitionEpoch: p.PartitionEpoch, Recovering: p.Recovering,
 	}, m.o.Clock.Now())
 	m.isrs.add(r)
@@ -238,13 +238,13 @@ func (m *Manager) mayStandOffline(known, wasHere bool) error {
 	return fmt.Errorf("its log directory is not known and may be %s, which is offline: bring that back, or take it out of log.dirs to begin with an empty log", offline[0].Path)
 }
 
-// offline records why there is no replica to use.
 // hasDir tells whether id is that of a log directory of this broker, live or failed.
 func (m *Manager) hasDir(id uuid.UUID) bool {
 	is := func(d *dirs.Dir) bool { return d.ID == id }
 	return id != uuid.Zero && !id.Reserved() && (slices.ContainsFunc(m.o.Dirs.Dirs(), is) || slices.ContainsFunc(m.o.Dirs.OfflineDirs(), is))
 }
 
+// offline records why there is no replica to use.
 func (m *Manager) offline(k key, topic string, err error) {
 	m.o.Logger.Error("replica is offline", "topic", topic, "partition", k.partition, "err", err)
 	m.mu.Lock()
