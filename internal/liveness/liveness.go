@@ -52,8 +52,9 @@ const (
 	trustAgain = 5 * time.Minute
 	// The pauses between attempts to reach a broker that is silent.
 	firstPause, lastPause = 100 * time.Millisecond, 5 * time.Second
-	// gather is how long a batch of the dead waits for probes under way.
-	gather = 5 * time.Millisecond
+	// gather is how long the first of a batch of the dead waits for others: nodes of
+	// one machine end together, and each batch costs a commit.
+	gather = 2 * time.Millisecond
 	// fenceTimeout bounds one batch's commit; it is tried again.
 	fenceTimeout = 5 * time.Second
 )
@@ -185,12 +186,13 @@ func (w *Watch) lost(x *watched) {
 }
 
 // Lead lets everything that is not connected be looked at anew: this node has
-// become the active controller.
+// become the active controller. What it found dead may be so long ago, and found so
+// by it alone.
 func (w *Watch) Lead() {
 	w.mu.Lock()
 	for _, x := range w.brokers {
 		if !x.up {
-			x.next, x.pause = time.Time{}, 0
+			x.gone, x.next, x.pause = false, time.Time{}, 0
 		}
 	}
 	w.mu.Unlock()
@@ -201,17 +203,15 @@ func (w *Watch) Lead() {
 func (w *Watch) Run(ctx context.Context) error {
 	defer w.close()
 	for {
-		next := w.step(ctx)
-		fired := make(chan struct{})
-		t := w.o.Clock.AfterFunc(next, func() { close(fired) })
+		over, stop := clock.After(w.o.Clock, w.step(ctx))
 		select {
 		case <-ctx.Done():
-			t.Stop()
+			stop()
 			return nil
 		case <-w.wake:
-		case <-fired:
+		case <-over:
 		}
-		t.Stop()
+		stop()
 	}
 }
 
@@ -234,7 +234,6 @@ func (w *Watch) step(ctx context.Context) time.Duration {
 	defer w.mu.Unlock()
 	now := w.o.Clock.Now()
 	next := time.Duration(math.MaxInt64)
-	probing := false
 	var dead []controller.BrokerRef
 	for _, x := range w.brokers {
 		if wait := w.distrust[x.ref.ID].Sub(now); wait > 0 {
@@ -249,7 +248,6 @@ func (w *Watch) step(ctx context.Context) time.Duration {
 				w.probes.Go(func() { w.probe(ctx, x) })
 			}
 		}
-		probing = probing || x.probing
 		if x.gone {
 			dead = append(dead, x.ref)
 		}
@@ -258,10 +256,13 @@ func (w *Watch) step(ctx context.Context) time.Duration {
 	case len(dead) == 0:
 		w.goneAt = time.Time{}
 	case w.fencing || !w.o.Active():
-	case probing && now.Sub(w.goneAt) < gather:
-		next = min(next, gather)
+	case now.Sub(w.goneAt) < gather:
+		next = min(next, gather-now.Sub(w.goneAt))
 	default:
 		w.fencing = true
+		for _, ref := range dead { // before the image can say so, and that they are back
+			w.fenced[ref.ID] = ref.Epoch
+		}
 		slices.SortFunc(dead, func(a, b controller.BrokerRef) int { return int(a.ID) - int(b.ID) })
 		w.probes.Go(func() { w.fence(ctx, dead) })
 	}
@@ -305,8 +306,8 @@ func (w *Watch) fence(ctx context.Context, dead []controller.BrokerRef) {
 	w.fencing = false
 	for _, ref := range dead {
 		x := w.brokers[ref.ID]
-		if err == nil {
-			w.fenced[ref.ID] = ref.Epoch
+		if err != nil && w.fenced[ref.ID] == ref.Epoch {
+			delete(w.fenced, ref.ID)
 		}
 		if x != nil && x.ref == ref { // look again before it is said a second time
 			x.gone, x.pause = false, firstPause

@@ -230,21 +230,25 @@ func TestWhatProvesNothing(t *testing.T) {
 	})
 }
 
-// A controller that is not active watches too, so that it has the proof when it
-// becomes active.
+// A controller that is not active watches too, so that one more dial is proof when
+// it becomes active.
 func TestTheNextControllerKnows(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		e.active = false
 		e.set(address(2), "up")
-		e.register(7, 2)
+		e.set(address(3), "up")
+		e.register(7, 2, 3)
 		synctest.Wait()
 		e.set(address(2), "refuses")
+		e.set(address(3), "refuses")
 		time.Sleep(time.Second)
 		e.want(t)
+		e.set(address(3), "up") // only this node could not reach it, for a while
 		e.mu.Lock()
 		e.active = true
 		e.mu.Unlock()
 		e.Lead()
+		time.Sleep(10 * time.Millisecond)
 		e.want(t, []int32{2})
 	})
 }

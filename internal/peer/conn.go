@@ -59,22 +59,26 @@ func (n *conn) died() error {
 	return n.err
 }
 
-// fail ends the connection and everything on it; the first reason stays.
+// fail ends the connection and everything on it; the first reason stays. No lock is
+// held while the connection closes: who made it may want to know (Options.Dial),
+// and ask back.
 func (n *conn) fail(k Kind, err error) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
 	if n.err != nil {
+		n.mu.Unlock()
 		return
 	}
-	n.err = n.client.fail(k, n.addr, err)
+	why := n.client.fail(k, n.addr, err)
+	pending := n.pending
+	n.err, n.pending = why, nil
+	n.mu.Unlock()
 	if err := n.nc.Close(); err != nil {
 		n.client.o.Logger.Debug("closing a connection", "address", n.addr, "err", err)
 	}
-	for _, q := range n.pending {
-		q.err = n.err
+	for _, q := range pending {
+		q.err = why
 		close(q.done)
 	}
-	n.pending = nil
 }
 
 func (n *conn) version(key, wish int16) (int16, error) {

@@ -488,3 +488,44 @@ func FuzzAnswer(f *testing.F) {
 		}
 	})
 }
+
+// asking is a connection whose owner asks the client about it when it closes, as
+// package liveness does.
+type asking struct {
+	net.Conn
+	ask func()
+}
+
+func (a asking) Close() error {
+	a.ask()
+	return a.Conn.Close()
+}
+
+func TestClosingHoldsNoLock(t *testing.T) {
+	n := newNode(t, polite)
+	var c *Client
+	late := make(chan bool, 1)
+	c = n.client(func(o *Options) {
+		o.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			nc, err := n.dial(ctx, addr)
+			return asking{nc, func() {
+				told := make(chan bool)
+				go func() { told <- c.Connected() }()
+				select {
+				case connected := <-told:
+					late <- connected
+				case <-time.After(10 * time.Second):
+					late <- true
+				}
+			}}, err
+		}
+	})
+	if _, err := c.Do(t.Context(), vote(1)); err != nil {
+		t.Fatal(err)
+	}
+	n.hangUp()
+	if <-late {
+		t.Fatal("the client is locked, or calls a connection alive, while that closes")
+	}
+	c.Close()
+}
