@@ -185,8 +185,8 @@ func (l *Leader) ISR() []int32 { return l.a.ISR }
 // Assignment is what the controller last committed.
 func (l *Leader) Assignment() Assignment { return l.a }
 
-// InFlight tells whether a proposal waits for the controller.
-func (l *Leader) InFlight() bool { return l.pending != nil }
+// InFlight tells whether p is the proposal that waits for the controller.
+func (l *Leader) InFlight(p *Proposal) bool { return p != nil && l.pending == p }
 
 // Need is how many replicas must be in sync for a write with acks=all:
 // min(min.insync.replicas, replication factor).
@@ -388,20 +388,28 @@ func (l *Leader) Wants(follower int32) bool {
 // Committed takes a state committed by the controller, from the answer to a
 // proposal or from the image. A stale one is ignored (false). The leader epoch
 // must be this Leader's: a new leader epoch needs a new Leader.
+//
+// The answer to a proposal that ends a reassignment comes before the image that
+// tells the new replica list, with the same partition epoch: then only the list is
+// taken.
 func (l *Leader) Committed(a Assignment, now time.Time) (taken, moved bool) {
 	invariant.Check(a.LeaderEpoch == l.a.LeaderEpoch, "state of leader epoch %d given to the leader of epoch %d", a.LeaderEpoch, l.a.LeaderEpoch)
-	if a.PartitionEpoch <= l.a.PartitionEpoch {
+	switch {
+	case a.PartitionEpoch > l.a.PartitionEpoch:
+		l.a, l.pending = a, nil
+	case a.PartitionEpoch == l.a.PartitionEpoch && !slices.Equal(a.Replicas, l.a.Replicas):
+		l.a.Replicas = a.Replicas
+	default:
 		return false, false
 	}
-	l.a, l.pending = a, nil
 	l.trackFollowers(now)
 	l.recomputeMaximal()
 	return true, l.advance()
 }
 
-// Refused ends a proposal that the controller did not commit. A proposal whose
-// outcome is unknown (time-out) must be sent again, not refused: it may have
-// been committed.
+// Refused ends a proposal that the controller has not committed and never will. A
+// proposal whose outcome is unknown (time-out) must be sent again, not refused: it
+// may have been committed.
 func (l *Leader) Refused() {
 	l.pending = nil
 	l.recomputeMaximal()

@@ -162,11 +162,11 @@ func (r *Replica) Lead(a isr.Assignment, now time.Time) {
 	r.role.Lock()
 	defer r.role.Unlock()
 	was := r.status.Load()
-	if a.LeaderEpoch < was.LeaderEpoch || (a.LeaderEpoch == was.LeaderEpoch && a.PartitionEpoch <= was.PartitionEpoch) {
-		return
-	}
 	if was.Leading && a.LeaderEpoch == was.LeaderEpoch {
 		r.take(a, now)
+		return
+	}
+	if a.LeaderEpoch < was.LeaderEpoch || (a.LeaderEpoch == was.LeaderEpoch && a.PartitionEpoch <= was.PartitionEpoch) {
 		return
 	}
 	end := r.Log().LogEnd()
@@ -294,14 +294,35 @@ func (r *Replica) Propose(now time.Time, maxLag time.Duration, brokers isr.Broke
 	return r.mu.leader.Propose(now, maxLag, brokers)
 }
 
-// Committed takes the partition state in the controller's answer to a proposal.
-func (r *Replica) Committed(a isr.Assignment, now time.Time) { r.Lead(a, now) }
+// Committed takes what the controller has made of a proposal: the ISR and the
+// epochs. The answer does not tell the replica list, which comes with the image.
+func (r *Replica) Committed(p *isr.Proposal, a isr.Assignment, now time.Time) {
+	r.role.Lock()
+	defer r.role.Unlock()
+	r.mu.Lock()
+	l := r.mu.leader
+	ours := l != nil && l.InFlight(p) && a.LeaderEpoch == p.LeaderEpoch
+	if ours {
+		a.Replicas = l.Assignment().Replicas
+	}
+	r.mu.Unlock()
+	if ours {
+		r.take(a, now)
+	}
+}
+
+// InFlight tells whether p is the proposal whose outcome this replica waits for.
+func (r *Replica) InFlight(p *isr.Proposal) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.leader != nil && r.mu.leader.InFlight(p)
+}
 
 // Refused ends a proposal that the controller turned down.
 func (r *Replica) Refused(p *isr.Proposal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if l := r.mu.leader; l != nil && l.Assignment().LeaderEpoch == p.LeaderEpoch && l.Assignment().PartitionEpoch == p.PartitionEpoch {
+	if l := r.mu.leader; l != nil && l.InFlight(p) {
 		l.Refused()
 	}
 }

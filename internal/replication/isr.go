@@ -13,7 +13,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/clock"
-	"weir/internal/image"
 	"weir/internal/isr"
 	"weir/internal/partition"
 	"weir/internal/uuid"
@@ -69,12 +68,11 @@ func (d *dueSet) take() (set map[*partition.Replica]struct{}, all bool) {
 // the end of a recovery after an unclean election.
 func (m *Manager) runProposals(ctx context.Context) error {
 	for {
-		list := m.proposals.next(m)
-		if len(list) > 0 && m.alter(ctx, list) {
-			list = nil
+		if list := m.proposals.next(m); len(list) > 0 {
+			m.alter(ctx, list)
 		}
-		pause := m.proposals.sweep.Sub(m.o.Clock.Now())
-		if len(list) > 0 {
+		pause := m.proposals.at().Sub(m.o.Clock.Now())
+		if len(m.proposals.open) > 0 {
 			pause = retryAlter
 		}
 		if !m.sleep(ctx, pause) {
@@ -87,20 +85,53 @@ func (m *Manager) runProposals(ctx context.Context) error {
 type proposals struct {
 	open  []proposed // sent, outcome not known
 	sweep time.Time  // when all replicas are looked at again
+	// refused are replicas whose proposal was turned down; they propose nothing
+	// before again, or each fetch of a follower would bring another attempt.
+	refused map[*partition.Replica]struct{}
+	again   time.Time
 }
 
 // next lists the changes to send now: those whose outcome is not known, and new ones.
 func (s *proposals) next(m *Manager) []proposed {
-	if now := m.o.Clock.Now(); !now.Before(s.sweep) {
+	now := m.o.Clock.Now()
+	if !now.Before(s.sweep) {
 		m.isrs.everyone()
 		s.sweep = now.Add(m.o.MaxLag / 2)
 	}
+	if len(s.refused) > 0 && !now.Before(s.again) {
+		for r := range s.refused {
+			m.isrs.add(r)
+		}
+		s.refused = nil
+	}
+	s.open = slices.DeleteFunc(s.open, func(p proposed) bool { return !p.replica.InFlight(p.proposal) }) // the image was faster
 	s.open = append(s.open, m.due()...)
 	return s.open
 }
 
-// retryAlter is the pause before an AlterPartition without an answer is sent again.
-const retryAlter = 50 * time.Millisecond
+// at is when next has something to do, if nothing happens before.
+func (s *proposals) at() time.Time {
+	if len(s.refused) > 0 && s.again.Before(s.sweep) {
+		return s.again
+	}
+	return s.sweep
+}
+
+// refuse notes that the proposal of a replica was turned down.
+func (s *proposals) refuse(r *partition.Replica, now time.Time) {
+	if s.refused == nil {
+		s.refused = map[*partition.Replica]struct{}{}
+	}
+	s.refused[r] = struct{}{}
+	s.again = now.Add(refusedPause)
+}
+
+const (
+	// retryAlter is the pause before an AlterPartition without an answer is sent again.
+	retryAlter = 50 * time.Millisecond
+	// refusedPause is how long a replica keeps quiet whose proposal was turned down.
+	refusedPause = 200 * time.Millisecond
+)
 
 // sleep waits for d, or until a replica is due; false when ctx ended.
 func (m *Manager) sleep(ctx context.Context, d time.Duration) bool {
@@ -120,6 +151,9 @@ func (m *Manager) due() (out []proposed) {
 	set, all := m.isrs.take()
 	brokers := m.brokers()
 	ask := func(r *partition.Replica) {
+		if _, wait := m.proposals.refused[r]; wait {
+			return
+		}
 		if p := r.Propose(m.o.Clock.Now(), m.o.MaxLag, brokers); p != nil {
 			out = append(out, proposed{r, p})
 		}
@@ -149,28 +183,23 @@ func (m *Manager) brokers() isr.Brokers {
 	}
 }
 
-// alter sends proposals; false: their outcome is not known.
-func (m *Manager) alter(ctx context.Context, list []proposed) bool {
+// alter sends the open proposals. Without an answer they stay open.
+func (m *Manager) alter(ctx context.Context, list []proposed) {
 	ctx, cancel := context.WithTimeout(ctx, alterTimeout)
 	defer cancel()
-	r, err := m.o.Controller.Do(ctx, m.alterRequest(list))
-	if err != nil {
-		return false
+	if r, err := m.o.Controller.Do(ctx, m.alterRequest(list)); err == nil {
+		m.altered(list, r.(*kmsg.AlterPartitionResponse))
 	}
-	m.altered(list, r.(*kmsg.AlterPartitionResponse))
-	return true
 }
 
-// altered takes the outcome of the open proposals.
+// altered takes the outcome of the open proposals; those stay open that the
+// controller has not decided about.
 func (m *Manager) altered(list []proposed, res *kmsg.AlterPartitionResponse) {
-	m.proposals.open = nil
-	if res.ErrorCode != 0 {
-		m.o.Logger.Warn("the controller refused an ISR change", "partitions", len(list), "err", kerr.ErrorForCode(res.ErrorCode))
-		for _, p := range list {
-			p.replica.Refused(p.proposal)
-		}
+	if res.ErrorCode != 0 { // this broker's registration is older than the controller's image, or the controller than this broker's
+		m.o.Logger.Warn("the controller refused an ISR change, sending it again", "partitions", len(list), "err", kerr.ErrorForCode(res.ErrorCode))
 		return
 	}
+	m.proposals.open = nil
 	rows := map[key]*kmsg.AlterPartitionResponseTopicPartition{}
 	for i := range res.Topics {
 		t := &res.Topics[i]
@@ -179,29 +208,37 @@ func (m *Manager) altered(list []proposed, res *kmsg.AlterPartitionResponse) {
 		}
 	}
 	for _, p := range list {
-		m.settle(p, rows[key{p.replica.TopicID(), p.replica.ID()}])
+		if row := rows[key{p.replica.TopicID(), p.replica.ID()}]; row == nil || !m.settle(p, row) {
+			m.proposals.open = append(m.proposals.open, p)
+		}
 	}
 }
 
-// settle gives a replica the outcome of its proposal.
-func (m *Manager) settle(p proposed, row *kmsg.AlterPartitionResponseTopicPartition) {
-	if row == nil || row.ErrorCode != 0 {
-		if row != nil {
-			m.stats.Refused.Add(1)
-			m.o.Logger.Info("ISR change refused", "partition", p.replica.String(), "err", kerr.ErrorForCode(row.ErrorCode))
-		}
+// settle gives a replica the outcome of its proposal; false when there is none yet
+// (Partition.handleAlterPartitionError). Only a member that may not be in the ISR
+// proves that the proposal was not and will not be committed. Any other refusal may
+// answer a second copy of a proposal whose first was committed: until the image
+// tells, its members count.
+func (m *Manager) settle(p proposed, row *kmsg.AlterPartitionResponseTopicPartition) (settled bool) {
+	if row.ErrorCode != 0 {
+		m.stats.Refused.Add(1)
+		m.o.Logger.Info("ISR change refused", "partition", p.replica.String(), "err", kerr.ErrorForCode(row.ErrorCode))
+	}
+	switch row.ErrorCode {
+	case 0:
+		m.tell(p, row)
+		p.replica.Committed(p.proposal, isr.Assignment{
+			ISR: row.ISR, LeaderEpoch: row.LeaderEpoch, PartitionEpoch: row.PartitionEpoch, Recovering: row.LeaderRecoveryState == 1,
+		}, m.o.Clock.Now())
+	case kerr.IneligibleReplica.Code, kerr.OperationNotAttempted.Code:
 		p.replica.Refused(p.proposal)
-		return
+		m.proposals.refuse(p.replica, m.o.Clock.Now())
+	case kerr.UnknownTopicOrPartition.Code, kerr.UnknownTopicID.Code, kerr.FencedLeaderEpoch.Code, kerr.InvalidUpdateVersion.Code,
+		kerr.InvalidRequest.Code, kerr.NewLeaderElected.Code:
+	default:
+		return false
 	}
-	part := m.image.Load().Partition(image.PartitionID{Topic: p.replica.TopicID(), Partition: p.replica.ID()})
-	if part == nil {
-		return // deleted meanwhile
-	}
-	m.tell(p, row)
-	p.replica.Committed(isr.Assignment{
-		Replicas: part.Replicas, ISR: row.ISR, LeaderEpoch: row.LeaderEpoch, PartitionEpoch: row.PartitionEpoch,
-		Recovering: row.LeaderRecoveryState == 1,
-	}, m.o.Clock.Now())
+	return true
 }
 
 // tell counts a change of an ISR and says why it came about.
