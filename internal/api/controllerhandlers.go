@@ -23,6 +23,7 @@ func (n *Node) ControllerTable() *Table {
 		// What brokers and other controllers ask for themselves.
 		kmsg.BrokerRegistration, kmsg.BrokerHeartbeat, kmsg.AlterPartition, kmsg.AllocateProducerIDs,
 		kmsg.AssignReplicasToDirs, kmsg.ControllerRegistration,
+		kmsg.UpdateRaftVoter,
 	} {
 		handlers = append(handlers, &Forward{API: k, Controller: n.Here})
 	}

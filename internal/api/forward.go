@@ -23,6 +23,9 @@ import (
 //	ListPartitionReassignments   v0 all of them, or those of some partitions
 //	ElectLeaders             v1 unclean elections (KIP-460); v2 flexible
 //	DescribeQuorum           v1 times of the last fetch (KIP-836); v2 directory ids and the voters' addresses (KIP-853)
+//	AddRaftVoter             v1 may be answered before the commit (KIP-853)
+//	RemoveRaftVoter          v0 a voter becomes an observer (KIP-853)
+//	UpdateRaftVoter          v0 a voter's addresses and levels; below kraft.version 1 only acknowledged
 //	UnregisterBroker         v0 also of a broker that lives (KIP-500): it is out until its next registration
 type Forward struct {
 	API        kmsg.Key

@@ -78,6 +78,12 @@ func flatErrorResponse(req kmsg.Request, c int16, text *string) kmsg.Response {
 		r.ErrorCode = c
 	case *kmsg.ControllerRegistrationResponse:
 		r.ErrorCode, r.ErrorMessage = c, text
+	case *kmsg.AddRaftVoterResponse:
+		r.ErrorCode, r.ErrorMessage = c, text
+	case *kmsg.RemoveRaftVoterResponse:
+		r.ErrorCode, r.ErrorMessage = c, text
+	case *kmsg.UpdateRaftVoterResponse:
+		r.ErrorCode = c
 	case *kmsg.DescribeQuorumResponse:
 		r.ErrorCode, r.ErrorMessage = c, text
 	case *kmsg.AlterPartitionAssignmentsResponse:

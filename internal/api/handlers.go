@@ -116,6 +116,8 @@ func (n *Node) administration(c Controller) []Handler {
 		forward(kmsg.AlterPartitionAssignments),
 		forward(kmsg.ListPartitionReassignments),
 		forward(kmsg.UnregisterBroker),
+		forward(kmsg.AddRaftVoter),
+		forward(kmsg.RemoveRaftVoter),
 		&ACLs{API: kmsg.DescribeACLs},
 		&ACLs{API: kmsg.CreateACLs},
 		&ACLs{API: kmsg.DeleteACLs},

@@ -42,11 +42,15 @@ func (b *Broker) openQuorum() error {
 	}
 	b.transport.Bind(b.metalog)
 	o := quorum.Options{
-		NodeID: n.NodeID, Log: b.metalog, Book: book, Transport: b.transport, RequestTimeout: ms(s.Long("controller.quorum.request.timeout.ms")),
+		NodeID: n.NodeID, ClusterID: b.dirs.ClusterID(), Log: b.metalog, Book: book, Transport: b.transport, RequestTimeout: ms(s.Long("controller.quorum.request.timeout.ms")),
 		Rand: rng.System(), Clock: b.clock, Logger: b.logger,
 		SnapshotBytes: s.Long("metadata.log.max.record.bytes.between.snapshots"), SnapshotInterval: ms(s.Long("metadata.log.max.snapshot.interval.ms")),
 	}
 	if n.Controller {
+		o.Join = &quorum.JoinOptions{
+			Self: kraft.Replica{ID: n.NodeID, Dir: meta.ID}, Endpoints: controllerEndpoints(n),
+			Auto: s.Bool("controller.quorum.auto.join.enable"), Every: ms(s.Long("controller.quorum.fetch.timeout.ms")),
+		}
 		if o.Core, err = b.controllerCore(); err != nil {
 			return err
 		}

@@ -18,6 +18,7 @@ listeners advertised.listeners listener.security.protocol.map inter.broker.liste
 controller.listener.names controller.quorum.voters controller.quorum.bootstrap.servers
 controller.quorum.election.timeout.ms controller.quorum.election.backoff.max.ms controller.quorum.fetch.timeout.ms
 controller.quorum.retry.backoff.ms controller.quorum.fetch.max.bytes controller.quorum.request.timeout.ms
+controller.quorum.auto.join.enable
 broker.heartbeat.interval.ms broker.session.timeout.ms controlled.shutdown.enable
 auto.leader.rebalance.enable leader.imbalance.check.interval.seconds
 log.dir log.dirs metadata.log.dir

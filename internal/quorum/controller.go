@@ -25,6 +25,9 @@ type step func(s controller.Step) controller.Result
 // statemachine.ErrNotLeader says that it no longer is: the request may or may not
 // have taken effect.
 func (n *Node) local(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
+	if changesVoters(req) {
+		return n.changeVoters(ctx, req), nil
+	}
 	switch q := req.(type) {
 	case *kmsg.DescribeQuorumRequest:
 		quorum, leads := n.Quorum()
@@ -54,6 +57,9 @@ func (n *Node) Here() Here { return Here{n} }
 // Do decides when this node is the active controller, and is a
 // *NotControllerError at once when it is not.
 func (h Here) Do(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
+	if changesVoters(req) {
+		return h.n.changeVoters(ctx, req), nil
+	}
 	if !h.n.Active() {
 		leader := h.n.Leader().ID
 		if leader == h.n.o.NodeID { // leads, and has not caught up yet

@@ -33,10 +33,13 @@ import (
 
 // Options is what a Node is made of.
 type Options struct {
-	NodeID int32
-	Log    *metalog.Log
-	Book   *Book
-	Core   *controller.Core // nil: a broker alone, which follows and never decides
+	NodeID    int32
+	ClusterID string
+	// Join keeps this controller's place among the voters; nil for a broker alone.
+	Join *JoinOptions
+	Log  *metalog.Log
+	Book *Book
+	Core *controller.Core // nil: a broker alone, which follows and never decides
 	// Transport is what the log was opened with; nil: a quorum of this node alone.
 	Transport *Transport
 	// Dial opens connections to controllers; nil: TCP.
@@ -161,6 +164,9 @@ func (n *Node) Run(ctx context.Context) error {
 	g.Go(func() error { return n.o.Log.Run(ctx) })
 	if n.machine != nil {
 		g.Go(func() error { return n.machine.Run(ctx) })
+	}
+	if n.o.Join != nil {
+		g.Go(func() error { return n.keepPlace(ctx, *n.o.Join) })
 	}
 	if n.o.Transport != nil {
 		g.Go(func() error {

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -32,6 +34,8 @@ type Member struct {
 	System System // Ours when empty
 	Roles  Roles  // Both when empty
 	Props  map[string]string
+	// First: with dynamic voters, this one is the only voter at the start.
+	First bool
 }
 
 // ClusterOptions say what cluster to make. Node ids are 1, 2, … in the order of Members.
@@ -60,6 +64,7 @@ func NewCluster(t testing.TB, o ClusterOptions) *Cluster {
 	t.Helper()
 	c := &Cluster{}
 	var voters, servers, initial []string
+	alone := slices.ContainsFunc(o.Members, func(m Member) bool { return m.First })
 	for i, m := range o.Members {
 		n := newMember(t, int32(i+1), m)
 		c.Nodes = append(c.Nodes, n)
@@ -74,7 +79,13 @@ func NewCluster(t testing.TB, o ClusterOptions) *Cluster {
 		var args []string
 		if o.Dynamic {
 			n.props["controller.quorum.bootstrap.servers"] = strings.Join(servers, ",")
-			if n.roles != BrokerOnly {
+			switch {
+			case n.roles == BrokerOnly:
+			case alone && m.First:
+				args = []string{"--standalone"}
+			case alone:
+				args = []string{"--no-initial-controllers"}
+			default:
 				args = []string{"--initial-controllers", strings.Join(initial, ",")}
 			}
 		} else {
@@ -135,6 +146,22 @@ func newMember(t testing.TB, id int32, m Member) *Node {
 	}
 	t.Cleanup(func() { n.cleanup(t) })
 	return n
+}
+
+// DirectoryID is the id of the node's first log directory, as meta.properties has it.
+func (n *Node) DirectoryID(t testing.TB) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(n.LogDirs[0], "meta.properties"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if id, ok := strings.CutPrefix(strings.TrimSpace(line), "directory.id="); ok {
+			return id
+		}
+	}
+	t.Fatalf("no directory.id in\n%s", text)
+	return ""
 }
 
 // Roles is what the node is.
