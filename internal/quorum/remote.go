@@ -86,6 +86,7 @@ func (n *Node) closePeers() {
 	n.peers.Lock()
 	n.peers.closed = true
 	all := n.peers.m
+	n.peers.m = nil // requests that still come get clients of their own, closed
 	n.peers.Unlock()
 	for _, c := range all {
 		c.Close()
@@ -159,10 +160,11 @@ func again(err error) bool {
 
 // pause waits for another leader, or for a moment when there is one to ask.
 func (n *Node) pause(ctx context.Context, changed <-chan struct{}, leader int32, d time.Duration) {
-	over := make(chan struct{})
+	var over <-chan struct{}
 	if leader != kraft.None {
-		t := n.o.Clock.AfterFunc(d, func() { close(over) })
-		defer t.Stop()
+		fired, stop := clock.After(n.o.Clock, d)
+		defer stop()
+		over = fired
 	}
 	select {
 	case <-changed:

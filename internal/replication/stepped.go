@@ -61,7 +61,7 @@ func (m *Manager) NextAlter() (req *kmsg.AlterPartitionRequest, sweep time.Time)
 	if list := m.proposals.next(m); len(list) > 0 {
 		req = m.alterRequest(list)
 	}
-	return req, m.proposals.sweep
+	return req, m.proposals.at()
 }
 
 // Altered takes the controller's answer to what NextAlter returned last. Without an
