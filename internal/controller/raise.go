@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"weir/internal/image"
-	"weir/internal/invariant"
 	"weir/internal/records"
 )
 
@@ -49,8 +48,9 @@ func (c *Core) raise(s Step, img *image.Image) (recs []records.Versioned, notes 
 			least = min(least, len(p.Replicas))
 			target := extend(p.Replicas, factor, brokers, load)
 			ch := c.newChange(img, t, i, p)
-			err := moveTo(img, p, ch, target, true)
-			invariant.Check(err == nil, "raising %s-%d to %v: %v", t.Name, i, target, err)
+			if moveTo(img, p, ch, target, true) != nil {
+				continue // a replica stands on a broker that was unregistered: to move it is for people to decide
+			}
 			if v, ok := ch.build(); ok {
 				recs = append(recs, v)
 				begun++
