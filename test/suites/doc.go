@@ -6,10 +6,6 @@
 // here, and a test that passes and is not listed is reported. WEIR_SUITES_ADD=1 writes such names into the list (after
 // a look: only what passes reliably belongs there, and only what passes on Apache Kafka is ever added).
 //
-// Apache Kafka's tests mostly start a controller and a broker as two processes. The lists NAME.onenode.pass belong to
-// runs in which onenode.sh makes one process of the two; they show what those tests are about before Weir can serve the
-// roles apart, and go when it can.
-//
 // The short run is a part of franz-go's suite (half a minute, and only if it was built by a full run before);
 // WEIR_FULL=1 runs everything (half an hour) and writes test/results/suites-NAME.json.
 //

@@ -66,15 +66,15 @@ func reference(t *testing.T, suite string) []string {
 const suiteTime = 20 * time.Minute
 
 // runScript runs a suite to its end and returns what it said of each test. Every process that it started is gone then.
-func runScript(t *testing.T, suite, list string, env ...string) map[string]outcome {
+func runScript(t *testing.T, suite string, env ...string) map[string]outcome {
 	t.Helper()
 	logs := os.Getenv("WEIR_SUITES_LOGS")
 	if logs == "" {
 		logs = t.TempDir()
-	} else if err := os.MkdirAll(filepath.Join(logs, list), 0o755); err != nil {
+	} else if err := os.MkdirAll(filepath.Join(logs, suite), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	logs, err := filepath.Abs(filepath.Join(logs, list))
+	logs, err := filepath.Abs(filepath.Join(logs, suite))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,11 +102,11 @@ func runScript(t *testing.T, suite, list string, env ...string) map[string]outco
 		t.Fatal(err)
 	}
 	maps.Copy(results, parseVerbose(string(log)))
-	figures := map[string]any{"kept": list + ".pass", "on_apache_kafka": len(reference(t, suite))}
+	figures := map[string]any{"kept": suite + ".pass", "on_apache_kafka": len(reference(t, suite))}
 	for _, how := range []outcome{passed, failed, skipped} {
 		figures[strings.ToLower(string(how))] = count(results, how)
 	}
-	testnode.WriteResult(t, "suites-"+list, time.Since(start), figures)
+	testnode.WriteResult(t, "suites-"+suite, time.Since(start), figures)
 	return results
 }
 
@@ -157,7 +157,7 @@ func TestFranzGo(t *testing.T) {
 	var results map[string]outcome
 	if testnode.Full() {
 		n := node(t)
-		results = runScript(t, suite, suite, "BOOTSTRAP="+n.Addr)
+		results = runScript(t, suite, "BOOTSTRAP="+n.Addr)
 	} else {
 		binaries, err := filepath.Glob(filepath.Join(home(t), "go/github.com/twmb/franz-go@*/kgo.test"))
 		if err != nil {
@@ -206,21 +206,11 @@ func TestKafka(t *testing.T) {
 	if !testnode.Full() {
 		t.Skip("takes half an hour: WEIR_FULL=1")
 	}
-	onenode, err := filepath.Abs("onenode.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
 	testnode.Oracle(t) // the formatter and the jars
 	binary := testnode.Binary(t)
-	for _, c := range []struct{ suite, list, start string }{
-		{"kafka-it-requests", "kafka-it-requests", binary + " server"},
-		{"kafka-it-clients", "kafka-it-clients", binary + " server"},
-		{"kafka-it-reassign", "kafka-it-reassign", binary + " server"},
-		{"kafka-it-requests", "kafka-it-requests.onenode", onenode + " " + binary},
-		{"kafka-it-clients", "kafka-it-clients.onenode", onenode + " " + binary},
-	} {
-		t.Run(c.list, func(t *testing.T) {
-			judge(t, c.list, reference(t, c.suite), runScript(t, c.suite, c.list, "KAFKA_SERVER_START="+c.start))
+	for _, suite := range []string{"kafka-it-requests", "kafka-it-clients", "kafka-it-reassign"} {
+		t.Run(suite, func(t *testing.T) {
+			judge(t, suite, reference(t, suite), runScript(t, suite, "KAFKA_SERVER_START="+binary+" server"))
 		})
 	}
 }
