@@ -43,6 +43,8 @@ type ClusterOptions struct {
 	Members []Member
 	Dynamic bool // kraft.version 1: the voters are in the log, not in controller.quorum.voters
 	Props   map[string]string
+	Unset   []string // keys that NewCluster would write and that stay at their defaults
+	Wired   bool     // the network between nodes, and to clients, can be cut: see Wires
 }
 
 // Nodes is n members of one kind.
@@ -57,17 +59,24 @@ func Nodes(n int, m Member) []Member {
 // Cluster is several nodes of one cluster id, on free loopback ports.
 type Cluster struct {
 	Nodes []*Node // Nodes[i] has id i+1
+	Wires *Wires  // nil unless ClusterOptions.Wired
 }
 
 // NewCluster formats the nodes of a cluster. It starts nothing.
 func NewCluster(t testing.TB, o ClusterOptions) *Cluster {
 	t.Helper()
 	c := &Cluster{}
+	if o.Wired {
+		c.Wires = newWires(t)
+	}
 	var voters, servers, initial []string
 	alone := slices.ContainsFunc(o.Members, func(m Member) bool { return m.First })
 	for i, m := range o.Members {
 		n := newMember(t, int32(i+1), m)
 		c.Nodes = append(c.Nodes, n)
+		if o.Wired {
+			n.wire(t, c.Wires)
+		}
 		if n.roles != BrokerOnly {
 			voters = append(voters, fmt.Sprintf("%d@%s", n.ID, n.Controller))
 			servers = append(servers, n.Controller)
@@ -93,10 +102,41 @@ func NewCluster(t testing.TB, o ClusterOptions) *Cluster {
 		}
 		maps.Copy(n.props, o.Props)
 		maps.Copy(n.props, m.Props)
+		for _, key := range o.Unset {
+			delete(n.props, key)
+		}
 		n.writeProps(t)
+		n.formatArgs = args
 		n.format(t, n.system, args)
 	}
 	return c
+}
+
+// wire puts the node's listeners behind proxies: what others are told are the proxies' addresses.
+func (n *Node) wire(t testing.TB, w *Wires) {
+	t.Helper()
+	n.net = w
+	var told []string
+	for name, address := range map[string]*string{"PLAINTEXT": &n.Addr, "CONTROLLER": &n.Controller} {
+		if *address == "" {
+			continue
+		}
+		x := wire{real: *address, told: "127.0.0.1:" + strconv.Itoa(FreePort(t))}
+		*address = x.told
+		n.wires, told = append(n.wires, x), append(told, name+"://"+x.told)
+	}
+	n.props["advertised.listeners"] = strings.Join(told, ",")
+}
+
+// Wipe gives the node, which must be down, a new and empty disk.
+func (n *Node) Wipe(t testing.TB) {
+	t.Helper()
+	for _, dir := range n.LogDirs {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.format(t, n.system, n.formatArgs)
 }
 
 // directoryID is a random id that begins with no dash: the tools would take it for a flag.

@@ -53,6 +53,10 @@ type Node struct {
 	props   map[string]string
 	started int // how many processes have been started
 	proc    *process
+
+	formatArgs []string // of a Cluster's node
+	net        *Wires   // nil: its listeners are reached directly
+	wires      []wire
 }
 
 // New formats a node. It starts nothing. When the test ends, a process that still runs is killed, and when the test has

@@ -76,6 +76,11 @@ func (n *Node) Launch(t testing.TB, args ...string) {
 	cmd.Dir, cmd.Stdout, cmd.Stderr = n.Dir, log, log
 	// The node goes when the test process goes, also when that is killed for taking too long.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if n.net != nil {
+		if err := n.net.up(n); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := errors.Join(cmd.Start(), log.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -85,6 +90,9 @@ func (n *Node) Launch(t testing.TB, args ...string) {
 		close(p.gone)
 	}()
 	n.proc = p
+	if n.net != nil {
+		n.net.follow(n.ID, cmd.Process.Pid, p.gone)
+	}
 }
 
 // WaitReady waits until a launched node answers as a member of its cluster that is not fenced; a controller alone, until it listens.
