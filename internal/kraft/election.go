@@ -60,6 +60,9 @@ func (c *Core) enterCandidate(epoch int32) {
 	c.leave()
 	c.role = Candidate
 	c.electionAt = c.now + c.electionWait()
+	if c.quick { // the dead leader's vote stays out, so a split vote cannot show before the wait ends
+		c.electionAt = c.now + 2*quickMs + int64(c.rand.IntN(4*quickMs+1))
+	}
 	c.openBallots()
 }
 
