@@ -26,6 +26,12 @@ import (
 //	AddRaftVoter             v1 may be answered before the commit (KIP-853)
 //	RemoveRaftVoter          v0 a voter becomes an observer (KIP-853)
 //	UpdateRaftVoter          v0 a voter's addresses and levels; below kraft.version 1 only acknowledged
+//	AlterPartition           v3 broker epochs of the ISR (KIP-903)
+//	AllocateProducerIds      v0 a block of producer ids (KIP-730)
+//	AssignReplicasToDirs     v0 where replicas lie (KIP-858)
+//	BrokerRegistration       v1 migration from ZooKeeper, refused; v2 directories; v3 the epoch of a clean shutdown (KIP-966); v4 cordoned directories
+//	BrokerHeartbeat          v1 offline directories (KIP-858); v2 cordoned directories (KIP-1066)
+//	ControllerRegistration   v0 where a controller listens (KIP-919)
 //	UnregisterBroker         v0 also of a broker that lives (KIP-500): it is out until its next registration
 type Forward struct {
 	API        kmsg.Key
