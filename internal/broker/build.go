@@ -35,12 +35,13 @@ func (b *Broker) openDirs(ctx context.Context) (previousEpoch int64, err error) 
 		RecoveryThreads: int(s.Int("num.recovery.threads.per.data.dir")), Cordoned: s.List("cordoned.log.dirs"),
 		Clock: b.clock, Rand: rng.System(), Logger: b.logger,
 		Log: func(checkpoint.TopicPartition) storage.Options {
+			now, expiration := defaults, s.Long("producer.id.expiration.ms")
+			if b.replicas != nil { // dynamic values are known by now, and none was while logs were loaded
+				now, expiration = b.replicas.TopicDefaults(), b.eff().Long("producer.id.expiration.ms")
+			}
 			return storage.Options{
-				Config: defaults, Files: files, Buffers: buffers, Rand: rng.System(),
-				Producer: producer.Config{
-					ExpirationMs:    s.Long("producer.id.expiration.ms"),
-					MaxTxnTimeoutMs: s.Long("transaction.max.timeout.ms"),
-				},
+				Config: now, Files: files, Buffers: buffers, Rand: rng.System(),
+				Producer: producer.Config{ExpirationMs: expiration, MaxTxnTimeoutMs: s.Long("transaction.max.timeout.ms")},
 			}
 		},
 		Offline: b.dirOffline,
@@ -65,8 +66,16 @@ func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
 // openReplicas makes the replica manager follow the image.
 func (b *Broker) openReplicas() {
+	b.replicas = replication.New(b.replicaOptions())
+	b.configs = b.replicas
+	b.quorum.Subscribe(b.replicas)
+	b.quorum.Subscribe(b.groups)
+	b.quorum.Subscribe(dynamic{b, map[string]string{}})
+}
+
+func (b *Broker) replicaOptions() replication.Options {
 	s := b.o.Static
-	b.replicas = replication.New(replication.Options{
+	return replication.Options{
 		NodeID: b.o.Node.NodeID, FS: b.o.FS, Dirs: b.dirs, Clock: b.clock, Logger: b.logger, Buffers: b.buffers, Static: s,
 		Controller: b.quorum, Epoch: func() int64 { return b.lifecycle.Epoch() }, Leaderships: b.groups,
 		Connect: b.connect, Fetch: fetchSettings(s), MaxLag: ms(s.Long("replica.lag.time.max.ms")),
@@ -77,11 +86,7 @@ func (b *Broker) openReplicas() {
 			LogStarts:      ms(s.Long("log.flush.start.offset.checkpoint.interval.ms")),
 			Producers:      ms(s.Long("producer.id.expiration.check.interval.ms")),
 		},
-	})
-	b.configs = b.replicas
-	b.quorum.Subscribe(b.replicas)
-	b.quorum.Subscribe(b.groups)
-	b.quorum.Subscribe(dynamic{b, map[string]string{}})
+	}
 }
 
 // fetchSettings are those of followers.

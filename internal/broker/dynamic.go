@@ -17,8 +17,8 @@ type dynamic struct {
 	told map[string]string // keys without effect that the log was told of, and their values
 }
 
-// Apply takes changed limits of connections and cordoned directories, and warns
-// of what was changed without effect.
+// Apply takes changed limits of connections and cordoned directories, lets the
+// cleaner look at its keys, and warns of what was changed without effect.
 func (d dynamic) Apply(img *image.Image, delta *image.Delta) {
 	node := strconv.Itoa(int(d.b.o.Node.NodeID))
 	if !slices.ContainsFunc(delta.ChangedConfigs(), func(r image.Resource) bool {
@@ -29,6 +29,9 @@ func (d dynamic) Apply(img *image.Image, delta *image.Delta) {
 	eff := d.b.eff()
 	d.b.limit(eff)
 	d.b.dirs.SetCordoned(eff.List("cordoned.log.dirs"))
+	if d.b.cleaner != nil {
+		d.b.cleaner.Wake()
+	}
 	if d.b.lifecycle != nil {
 		d.b.lifecycle.Wake() // heartbeats tell the controller what is cordoned
 	}

@@ -75,7 +75,7 @@ const honouredListener = "max.connections max.connection.creation.rate"
 
 // atStartOnly lists the honoured keys that Kafka changes while it runs and Weir reads at start only.
 const atStartOnly = `
-listeners listener.security.protocol.map num.recovery.threads.per.data.dir num.replica.fetchers
+listeners listener.security.protocol.map num.recovery.threads.per.data.dir
 `
 
 // NotTaken says why a change of a broker key takes no effect while the node runs; "" when it does, or when the key
@@ -115,13 +115,15 @@ func honouredKeys() map[scopedName]bool {
 	return m
 }
 
-// noEffectKeys lists the broker keys that are accepted and have nothing to act on, each with the reason. They are no
+// noEffectKeys lists the broker keys, and topic keys of other names, that are accepted and have nothing to act on, each with the reason. They are no
 // reason for a warning.
 func noEffectKeys() map[string]string {
 	const (
 		threads   = "work runs on goroutines, not on thread pools of a set size"
 		purgatory = "waiting requests are woken one by one, there is no purgatory to purge"
 		jvm       = "it configures classes of the JVM"
+		// Zeros ahead of the records would only have to be told from them after a crash.
+		preallocate = "segments grow as they are written"
 	)
 	return map[string]string{
 		"num.network.threads":                  threads,
@@ -138,6 +140,8 @@ func noEffectKeys() map[string]string {
 		"delete.records.purgatory.purge.interval.requests": purgatory,
 		"share.fetch.purgatory.purge.interval.requests":    purgatory,
 
+		"log.preallocate":                 preallocate,
+		"preallocate":                     preallocate,
 		"log.flush.scheduler.interval.ms": "each log is asked twice a second whether flush.ms has passed",
 		"socket.listen.backlog.size":      "the backlog is as long as the kernel allows: set net.core.somaxconn",
 

@@ -36,7 +36,6 @@ type Topic struct {
 
 	MinInsyncReplicas int32
 	UncleanElection   bool
-	Preallocate       bool
 }
 
 // newTopic fills a Topic from the value of every topic key.
@@ -66,7 +65,6 @@ func newTopic(v map[string]value) *Topic {
 		TimestampAfterMaxMs:    v["message.timestamp.after.max.ms"].n,
 		MinInsyncReplicas:      int32(v["min.insync.replicas"].n),
 		UncleanElection:        v["unclean.leader.election.enable"].b,
-		Preallocate:            v["preallocate"].b,
 	}
 	for _, p := range v["cleanup.policy"].list {
 		t.CleanupDelete = t.CleanupDelete || p == "delete"

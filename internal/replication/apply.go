@@ -96,6 +96,7 @@ func (m *Manager) configure(img *image.Image, d *image.Delta) {
 	if all {
 		m.effective.Store(config.NewEffective(m.o.Static, img.Configs(image.ResourceBroker, ""), img.Configs(image.ResourceBroker, node)))
 		m.limit()
+		m.fetchers.resize(int(m.effective.Load().Int("num.replica.fetchers")))
 	}
 	if !all && len(topics) == 0 {
 		return

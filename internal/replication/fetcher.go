@@ -48,6 +48,7 @@ type change struct {
 	key     follower.Key
 	replica *partition.Replica
 	epoch   int32
+	moving  bool // taken away to be given to another fetcher of this leader
 }
 
 // copied is a partition that this fetcher copies.
@@ -215,6 +216,9 @@ func (f *fetcher) takeChanges() {
 		f.core.Remove(c.key)
 		if c.replica == nil {
 			delete(f.parts, c.key)
+			if c.moving {
+				f.all.moved(f, c.key)
+			}
 			continue
 		}
 		f.parts[c.key] = &copied{replica: c.replica, epoch: c.epoch}

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -295,6 +298,44 @@ func TestFetcherEndsWithTheRole(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		if n := l.count() - before; n != 0 {
 			t.Fatalf("%d more fetches", n)
+		}
+	})
+}
+
+// More fetchers, or fewer, take partitions over from each other while they are copied (num.replica.fetchers).
+func TestFetchersAreResized(t *testing.T) {
+	follow(t, func(t *testing.T, e *env, l *fakeLeader) {
+		l.lead(3)
+		e.replay(topic("a", t1), part(t1, 0, 2, 3, dirA, 2, 1))
+		mine := e.get(t1, 0)
+		slots := 2
+		for slotOf(keyOf(mine), slots) == 0 {
+			slots++
+		}
+		n := strconv.Itoa(slots)
+		for i, c := range []struct {
+			record records.Metadata
+			slot   int
+		}{
+			{brokerSetting("1", "num.replica.fetchers", "1"), 0},
+			{brokerSetting("", "num.replica.fetchers", n), 0}, // the broker's own counts
+			{brokerSetting("1", "num.replica.fetchers", n), slotOf(keyOf(mine), slots)},
+			{brokerSetting("1", "num.replica.fetchers", "1"), 0},
+		} {
+			e.replay(c.record)
+			l.produce(t, "v")
+			time.Sleep(time.Second) // virtual: the fetch under way ends
+			e.fetchers.mu.Lock()
+			used := slices.Collect(maps.Keys(e.fetchers.set))
+			e.fetchers.mu.Unlock()
+			if len(used) != 1 || used[0] != (fetcherKey{2, c.slot}) {
+				t.Fatalf("step %d: fetchers %v, want slot %d alone", i, used, c.slot)
+			}
+			l.produce(t, "w")
+			time.Sleep(time.Second)
+			if end, want := mine.Log().LogEnd(), int64(2*i+2); end != want {
+				t.Fatalf("step %d: log end %d, want %d", i, end, want)
+			}
 		}
 	})
 }

@@ -23,6 +23,7 @@ type fetchers struct {
 
 	mu        sync.Mutex
 	closed    bool
+	slots     int // num.replica.fetchers
 	set       map[fetcherKey]*fetcher
 	following map[follower.Key]*following
 	refused   map[int32]int64 // leaders whose process is gone, as far as their fetchers saw → its broker epoch
@@ -38,10 +39,11 @@ type following struct {
 	replica *partition.Replica
 	epoch   int32
 	fetcher *fetcher
+	moving  bool // its fetcher is to give it up for another of the same leader
 }
 
 func newFetchers(m *Manager) *fetchers {
-	f := &fetchers{m: m, set: map[fetcherKey]*fetcher{}, following: map[follower.Key]*following{}, refused: map[int32]int64{}}
+	f := &fetchers{m: m, slots: m.o.Fetch.Fetchers, set: map[fetcherKey]*fetcher{}, following: map[follower.Key]*following{}, refused: map[int32]int64{}}
 	f.life, f.end = context.WithCancel(context.Background())
 	return f
 }
@@ -63,7 +65,7 @@ func (f *fetchers) follow(r *partition.Replica, leader, leaderEpoch int32) {
 	if f.closed || old != nil && old.replica == r && old.epoch == leaderEpoch {
 		return
 	}
-	to := f.fetcherLocked(fetcherKey{leader, slotOf(k, f.m.o.Fetch.Fetchers)})
+	to := f.fetcherLocked(fetcherKey{leader, slotOf(k, f.slots)})
 	if old != nil && old.fetcher != to {
 		old.fetcher.change(change{key: k})
 	}
@@ -78,6 +80,39 @@ func slotOf(k follower.Key, n int) int {
 		h = h*31 + uint32(b)
 	}
 	return int(h % uint32(max(n, 1)))
+}
+
+// resize spreads what is copied over n connections to each leader, from the next
+// apply on.
+func (f *fetchers) resize(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n == f.slots {
+		return
+	}
+	f.slots = n
+	for k, x := range f.following {
+		if slotOf(k, n) != x.fetcher.key.slot && !x.moving {
+			x.moving = true
+			x.fetcher.change(change{key: k, moving: true})
+		}
+	}
+}
+
+// moved hands on a partition that its fetcher has given up. Only then may another one
+// copy it: both would append in the same leader epoch.
+func (f *fetchers) moved(from *fetcher, k follower.Key) {
+	f.mu.Lock()
+	x := f.following[k]
+	if f.closed || x == nil || x.fetcher != from || !x.moving { // it was stopped, or has another leader, meanwhile
+		f.mu.Unlock()
+		return
+	}
+	x.fetcher, x.moving = f.fetcherLocked(fetcherKey{from.key.leader, slotOf(k, f.slots)}), false
+	x.fetcher.change(change{key: k, replica: x.replica, epoch: x.epoch})
+	to := x.fetcher
+	f.mu.Unlock()
+	to.apply()
 }
 
 // stop ends the copying of r soon; what is still appended meanwhile belongs to the

@@ -258,16 +258,23 @@ func one(b bool) int {
 	return 0
 }
 
+// TopicDefaults is the configuration of a topic without its own, for logs whose
+// topic is not known, as the broker's dynamic values make it.
+func (m *Manager) TopicDefaults() *config.Topic {
+	c, err := m.effective.Load().Topic(nil)
+	if err != nil {
+		panic(fmt.Sprintf("BUG: the broker's own topic defaults are not valid: %v", err))
+	}
+	return c
+}
+
 // topicConfig resolves a topic's configuration. A stored override that does not
 // parse was written by another version: the topic then runs on the defaults.
 func (m *Manager) topicConfig(img *image.Image, topic string) *config.Topic {
-	eff := m.effective.Load()
-	c, err := eff.Topic(img.Configs(image.ResourceTopic, topic))
+	c, err := m.effective.Load().Topic(img.Configs(image.ResourceTopic, topic))
 	if err != nil {
 		m.o.Logger.Error("a stored topic configuration is not valid: using the defaults", "topic", topic, "err", err)
-		if c, err = eff.Topic(nil); err != nil {
-			panic(fmt.Sprintf("BUG: the broker's own topic defaults are not valid: %v", err))
-		}
+		return m.TopicDefaults()
 	}
 	return c
 }

@@ -54,4 +54,22 @@ func TestThrottles(t *testing.T) {
 	if l.Exceeded() || e.get(t1, 1).ThrottledFor(2) {
 		t.Fatal("throttled without a limit")
 	}
+
+	for _, level := range []string{"", "1"} {
+		e.replay(brokerSetting(level, "follower.replication.throttled.rate", "1000"))
+		f := e.throttles.follower
+		if f.Record(1 << 20); !f.Exceeded() {
+			t.Fatalf("follower.replication.throttled.rate of %q: not exceeded", level)
+		}
+		e.replay(unset(brokerSetting(level, "follower.replication.throttled.rate", "")))
+		if f.Exceeded() {
+			t.Fatalf("follower.replication.throttled.rate of %q: exceeded when it is gone", level)
+		}
+	}
+}
+
+// unset makes a setting the end of one.
+func unset(r records.Metadata) records.Metadata {
+	r.(*records.ConfigRecord).Value = nil
+	return r
 }

@@ -84,6 +84,7 @@ type Uncleanable struct {
 type Cleaner struct {
 	o        Options
 	throttle throttle
+	wake     chan struct{} // the configuration may have changed
 	Stats    Stats
 
 	mu struct {
@@ -96,9 +97,17 @@ type Cleaner struct {
 
 // New makes a Cleaner; Run or Step does the work.
 func New(o Options) *Cleaner {
-	c := &Cleaner{o: o, throttle: throttle{clock: o.Clock}}
+	c := &Cleaner{o: o, throttle: throttle{clock: o.Clock}, wake: make(chan struct{}, 1)}
 	c.mu.busy, c.mu.bad = map[*storage.Log]bool{}, map[*storage.Log]Uncleanable{}
 	return c
+}
+
+// Wake ends the present backoff: more threads or a shorter backoff count at once. It does not block.
+func (c *Cleaner) Wake() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
 }
 
 // Run cleans what is due until ctx ends, Config.Threads logs at a time. One goroutine looks for work, the runs have
@@ -134,7 +143,7 @@ func (c *Cleaner) Run(ctx context.Context) error {
 	return nil
 }
 
-// await waits for a run to end well, or for the backoff. false: ctx has ended.
+// await waits for a run to end well, for the backoff, or for Wake. false: ctx has ended.
 func (c *Cleaner) await(ctx context.Context, backoff time.Duration, ended <-chan bool, active *int) bool {
 	tick := make(chan struct{})
 	timer := c.o.Clock.AfterFunc(backoff, func() { close(tick) })
@@ -144,6 +153,8 @@ func (c *Cleaner) await(ctx context.Context, backoff time.Duration, ended <-chan
 		case <-ctx.Done():
 			return false
 		case <-tick:
+			return true
+		case <-c.wake:
 			return true
 		case good := <-ended:
 			if *active--; good {
