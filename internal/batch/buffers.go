@@ -38,14 +38,23 @@ type Buffers struct {
 }
 
 // Pool lends Buffers. The zero value works; it is safe for concurrent use.
-type Pool struct{ p sync.Pool }
+//
+// A record that has to be held whole may inflate to MaxRecord out of a few bytes. Of all Buffers of a pool only one at a
+// time holds a record beyond keepWindow; others that come to one wait. So a goroutine must not use a second Buffers of the
+// pool while it iterates with one.
+type Pool struct {
+	p     sync.Pool
+	large sync.Mutex
+}
 
 // Get takes a Buffers out of the pool, or makes one.
 func (p *Pool) Get() *Buffers {
 	if b, ok := p.p.Get().(*Buffers); ok {
 		return b
 	}
-	return new(Buffers)
+	b := new(Buffers)
+	b.win.large = &p.large
+	return b
 }
 
 // Put gives it back. Nothing obtained through it (records, keys, values) may be used afterwards; batches may.

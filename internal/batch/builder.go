@@ -70,6 +70,28 @@ func (b *Builder) Append(ts int64, key, value []byte, headers []Header) {
 
 // AppendAt adds a record whose offset delta must be larger than the last one's: compaction leaves holes.
 func (b *Builder) AppendAt(delta int32, ts int64, key, value []byte, headers []Header) {
+	rest := fieldLen(key) + fieldLen(value) + varlongLen(int64(len(headers)))
+	for i := range headers {
+		rest += fieldLen(headers[i].Key) + fieldLen(headers[i].Value)
+	}
+	b.begin(delta, ts, rest)
+	s := b.field(b.scratch[:0], key)
+	s = appendVarint(b.field(s, value), int32(len(headers)))
+	for i := range headers {
+		k := headers[i].Key
+		if k == nil {
+			k = []byte{} // a header's key is never null
+		}
+		s = b.field(b.field(s, k), headers[i].Value)
+	}
+	b.write(s)
+	if b.scratch = s[:0]; cap(s) > keepWindow {
+		b.scratch = nil
+	}
+}
+
+// begin writes a record up to its deltas; rest bytes of it are to follow: key, value, headers.
+func (b *Builder) begin(delta int32, ts int64, rest int) {
 	if delta <= b.last {
 		panic(fmt.Sprintf("BUG: batch builder: offset delta %d after %d", delta, b.last))
 	}
@@ -79,16 +101,30 @@ func (b *Builder) AppendAt(delta int32, ts int64, key, value []byte, headers []H
 	if ts > b.max {
 		b.max, b.maxAt = ts, delta
 	}
-	b.scratch = appendRecord(b.scratch[:0], delta, ts-b.base, key, value, headers)
-	if _, err := b.out.Write(b.scratch); err != nil {
-		panic(fmt.Sprintf("BUG: batch builder: writing to memory: %v", err))
-	}
-	b.raw += len(b.scratch)
-	if cap(b.scratch) > keepWindow {
-		b.scratch = nil
-	}
 	b.count++
 	b.last = delta
+	s := appendVarint(b.scratch[:0], int32(1+varlongLen(ts-b.base)+varlongLen(int64(delta))+rest))
+	s = appendVarint(appendVarlong(append(s, 0), ts-b.base), delta)
+	b.write(s)
+	b.scratch = s[:0]
+}
+
+// field appends a field to s, but writes s and the field when that is large: what is large is not copied.
+func (b *Builder) field(s, f []byte) []byte {
+	if len(f) <= windowLen {
+		return appendField(s, f)
+	}
+	b.write(appendVarint(s, int32(len(f))))
+	b.write(f)
+	return s[:0]
+}
+
+// write adds bytes of a record that was begun.
+func (b *Builder) write(p []byte) {
+	if _, err := b.out.Write(p); err != nil {
+		panic(fmt.Sprintf("BUG: batch builder: writing to memory: %v", err))
+	}
+	b.raw += len(p)
 }
 
 // Len is the length of the batch in bytes so far. With compression it may lag behind what was appended.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 )
@@ -83,7 +84,8 @@ func (d *down) wrapped(e Entry, buf *Buffers) error {
 			off -= first
 		}
 		last, most = r.Offset, max(most, r.Timestamp)
-		buf.msg = appendMessage(buf.msg[:0], d.magic, d.attributes(None), off, r.Timestamp, r.Key, r.Value)
+		buf.msg = slices.Grow(buf.msg[:0], messageHead+len(r.Key)+len(r.Value))
+		buf.msg = appendMessage(buf.msg, d.magic, d.attributes(None), off, r.Timestamp, r.Key, r.Value)
 		if _, err := buf.wrap.Write(buf.msg); err != nil {
 			return err
 		}
@@ -118,6 +120,9 @@ func (d *down) attributes(c Codec) byte {
 	}
 	return a
 }
+
+// messageHead is how long a message is without key and value, at most.
+const messageHead = 34
 
 // appendMessage appends one message of magic 0 or 1 with its offset, size and CRC; magic 0 has no timestamp.
 func appendMessage(dst []byte, magic int8, attributes byte, offset, ts int64, key, value []byte) []byte {

@@ -208,7 +208,7 @@ func (m Message) innerOffsets(buf *Buffers, value []byte) (first, add int64, err
 			first = off
 		}
 		last = off
-		if err := in.win.skip(in.size); err != nil {
+		if err := in.win.skip(in.size, copier{}); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -241,7 +241,7 @@ func (in *inner) start(value []byte) error {
 // head reads offset and size of the next message, or finds the end.
 func (in *inner) head() (offset int64, head []byte, err error) {
 	if in.win.r == in.win.w {
-		switch err := in.win.fill(); {
+		switch err := in.win.fill(0); {
 		case errors.Is(err, io.EOF):
 			in.ended = true
 			return 0, nil, nil

@@ -312,24 +312,3 @@ func appendField(dst, b []byte) []byte {
 	}
 	return append(appendVarint(dst, int32(len(b))), b...)
 }
-
-// appendRecord appends one encoded record, its length first.
-func appendRecord(dst []byte, offsetDelta int32, tsDelta int64, key, value []byte, headers []Header) []byte {
-	size := 1 + varlongLen(tsDelta) + varlongLen(int64(offsetDelta)) + fieldLen(key) + fieldLen(value) + varlongLen(int64(len(headers)))
-	for i := range headers {
-		size += fieldLen(headers[i].Key) + fieldLen(headers[i].Value)
-	}
-	dst = appendVarint(dst, int32(size))
-	dst = append(dst, 0)
-	dst = appendVarlong(dst, tsDelta)
-	dst = appendVarint(dst, offsetDelta)
-	dst = appendField(dst, key)
-	dst = appendField(dst, value)
-	dst = appendVarint(dst, int32(len(headers)))
-	for i := range headers {
-		k := headers[i].Key
-		dst = append(appendVarint(dst, int32(len(k))), k...)
-		dst = appendField(dst, headers[i].Value)
-	}
-	return dst
-}

@@ -81,7 +81,7 @@ func Validate(b Batch, p *Policy, buf *Buffers) (Checked, error) {
 	if b.Codec() == None {
 		err = v.plain(buf)
 	} else {
-		err = v.compressed(buf)
+		err = v.compressed(buf, nil)
 	}
 	if err != nil {
 		return Checked{}, err
@@ -184,7 +184,9 @@ func (v *validator) plain(buf *Buffers) error {
 	return v.refused()
 }
 
-func (v *validator) compressed(buf *Buffers) error {
+// compressed checks the records as they are inflated, and writes them to out unless that is nil. A record that does not fit
+// into the window passes through it in pieces, so that none is held whole, however much a few bytes inflate to.
+func (v *validator) compressed(buf *Buffers, out *Builder) error {
 	win := &buf.win
 	defer win.release()
 	if err := win.reset(v.b.Codec(), v.b.RecordBytes(), false); err != nil {
@@ -199,11 +201,14 @@ func (v *validator) compressed(buf *Buffers) error {
 		if size <= windowLen {
 			var body []byte
 			if body, err = win.take(size); err == nil {
-				err = buf.parse(body, false)
+				err = buf.parse(body, out != nil)
 			}
 			keyLen, valueLen = len(buf.rec.Key), len(buf.rec.Value)
 		} else {
-			keyLen, valueLen, err = win.skim(size, &buf.rec)
+			keyLen, valueLen, err = win.skim(size, &buf.rec, v.copier(out))
+		}
+		if err == errGrown {
+			err = v.p.grown(out.Len())
 		}
 		if err != nil {
 			return err
@@ -212,7 +217,14 @@ func (v *validator) compressed(buf *Buffers) error {
 		if buf.rec.OffsetDelta != v.index {
 			v.misplaced = true
 		}
-		v.check(&buf.rec, keyLen, valueLen)
+		if out != nil && size <= windowLen {
+			err = v.rewrite(out, &buf.rec)
+		} else {
+			v.check(&buf.rec, keyLen, valueLen)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	if err := win.ensureEnd(); err != nil {
 		return err
@@ -220,7 +232,7 @@ func (v *validator) compressed(buf *Buffers) error {
 	if err := v.refused(); err != nil {
 		return err
 	}
-	if v.misplaced { // Kafka tries to rewrite such a batch and fails; a plain one it lets pass
+	if v.misplaced && out == nil { // Kafka tries to rewrite such a batch and fails; a plain one it lets pass
 		return unanswerable("Offset deltas of the records are not 0, 1, 2… in topic partition %s", v.p.where())
 	}
 	return nil
@@ -280,10 +292,24 @@ func (v *validator) result(b Batch) Checked {
 	return c
 }
 
+// copier writes large records to out as they pass, unless the batch is refused anyway.
+func (v *validator) copier(out *Builder) copier {
+	if out == nil || v.badTotal > 0 {
+		return copier{}
+	}
+	return copier{out: out, from: v.b, fixed: v.p.TimestampType == LogAppendTime, ms: v.p.Now, limit: max(int(v.p.MaxBatch), 0)}
+}
+
 // recompress checks the records and writes them anew at offset deltas 0, 1, 2…, in one pass over the stream: neither the
-// inflated batch nor more than MaxBatch of output is ever held.
+// inflated batch nor much more than MaxBatch of output is ever held.
 func (v *validator) recompress(buf *Buffers) (Checked, error) {
 	out := buf.builder(v.options())
+	if v.b.Codec() != None {
+		if err := v.compressed(buf, out); err != nil {
+			return Checked{}, err
+		}
+		return v.finish(out)
+	}
 	for r, err := range v.b.Records(buf) {
 		if err == nil {
 			err = v.rewrite(out, &r)
@@ -301,12 +327,21 @@ func (v *validator) rewrite(out *Builder, r *Record) error {
 	if v.badTotal > 0 {
 		return nil
 	}
-	ts := r.Timestamp
-	if v.p.TimestampType == LogAppendTime {
-		ts = v.p.Now
+	if v.target == None { // what is not compressed is known to be too large before it is copied
+		if err := v.checkGrown(out.Len() + len(r.Key) + len(r.Value)); err != nil {
+			return err
+		}
 	}
-	out.Append(ts, r.Key, r.Value, r.Headers)
+	out.Append(v.timestamp(r), r.Key, r.Value, r.Headers)
 	return v.checkGrown(out.Len())
+}
+
+// timestamp is what a rewritten record gets.
+func (v *validator) timestamp(r *Record) int64 {
+	if v.p.TimestampType == LogAppendTime {
+		return v.p.Now
+	}
+	return r.Timestamp
 }
 
 // finish ends the new batch, or refuses it.

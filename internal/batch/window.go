@@ -3,6 +3,7 @@ package batch
 import (
 	"errors"
 	"io"
+	"sync"
 
 	"weir/internal/batch/compress"
 )
@@ -19,6 +20,9 @@ type window struct {
 	src  compress.Reader
 	buf  []byte
 	r, w int // buf[r:w] is unread
+
+	large *sync.Mutex // held while buf is larger than keepWindow; nil: no limit
+	held  bool
 }
 
 func (win *window) reset(c Codec, src []byte, brokenLz4 bool) error {
@@ -35,16 +39,25 @@ func (win *window) release() {
 	if len(win.buf) > keepWindow {
 		win.buf = nil
 	}
+	if win.held {
+		win.held = false
+		win.large.Unlock()
+	}
 }
 
-// fill reads more bytes behind the unread ones. io.EOF: there are none.
-func (win *window) fill() error {
+// fill reads more bytes behind the unread ones, of which want are wanted. io.EOF: there are none.
+func (win *window) fill(want int) error {
 	if win.r > 0 {
 		win.w = copy(win.buf, win.buf[win.r:win.w])
 		win.r = 0
 	}
 	if win.w == len(win.buf) {
-		bigger := make([]byte, 2*len(win.buf))
+		size := min(2*len(win.buf), max(want, len(win.buf)+windowLen))
+		if size > keepWindow && win.large != nil && !win.held {
+			win.large.Lock()
+			win.held = true
+		}
+		bigger := make([]byte, size)
 		copy(bigger, win.buf)
 		win.buf = bigger
 	}
@@ -64,7 +77,7 @@ func (win *window) fill() error {
 // need makes at least n unread bytes available.
 func (win *window) need(n int) error {
 	for win.w-win.r < n {
-		if err := win.fill(); err != nil {
+		if err := win.fill(n); err != nil {
 			return streamErr(err)
 		}
 	}
@@ -81,17 +94,19 @@ func (win *window) take(n int) ([]byte, error) {
 	return b, nil
 }
 
-// skip passes over n bytes without holding them.
-func (win *window) skip(n int) error {
+// skip passes over n bytes without holding them; to gets them piece by piece.
+func (win *window) skip(n int, to copier) error {
 	for {
-		have := win.w - win.r
-		if n <= have {
-			win.r += n
+		piece := win.buf[win.r:min(win.w, win.r+n)]
+		if err := to.write(piece); err != nil {
+			return err
+		}
+		win.r += len(piece)
+		if n -= len(piece); n == 0 {
 			return nil
 		}
-		n -= have
 		win.r, win.w = 0, 0
-		if err := win.fill(); err != nil {
+		if err := win.fill(0); err != nil {
 			return streamErr(err)
 		}
 	}
@@ -108,7 +123,7 @@ func (win *window) varint(most int) (int64, int, error) {
 			win.r += n
 			return v, n, nil
 		}
-		if err := win.fill(); err != nil {
+		if err := win.fill(0); err != nil {
 			return 0, 0, streamErr(err)
 		}
 	}
@@ -134,7 +149,7 @@ func (win *window) ensureEnd() error {
 	if win.r < win.w {
 		return errRemaining()
 	}
-	switch err := win.fill(); {
+	switch err := win.fill(0); {
 	case err == nil:
 		return errRemaining()
 	case errors.Is(err, io.EOF):
@@ -153,13 +168,17 @@ func streamErr(err error) error {
 }
 
 // skim reads one record of the given length without holding key, value or headers, for records larger than the window.
-// Key and value of rec are only null or not.
-func (win *window) skim(size int, rec *Record) (keyLen, valueLen int, err error) {
+// Key and value of rec are only null or not. The record is copied as it passes.
+func (win *window) skim(size int, rec *Record, to copier) (keyLen, valueLen int, err error) {
 	s := skimmer{win: win, left: size}
 	*rec = Record{Headers: rec.Headers[:0]}
 	s.skip(1)
 	rec.TimestampDelta = s.varint(10)
 	rec.OffsetDelta = int32(s.varint(5))
+	if s.err == nil {
+		to.begin(rec, s.left)
+		s.to = to
+	}
 	keyLen = s.field()
 	valueLen = s.field()
 	headers := s.varint(5)
@@ -189,6 +208,43 @@ type skimmer struct {
 	win  *window
 	left int
 	err  error
+	to   copier // gets what is passed over
+}
+
+// copier writes records to a new batch that are never held whole. The zero value copies nothing.
+type copier struct {
+	out   *Builder
+	from  Batch
+	fixed bool // all records get the timestamp ms
+	ms    int64
+	limit int // of out's length in bytes; 0: none
+}
+
+// errGrown says that the new batch has become longer than the limit.
+var errGrown = errors.New("batch: the new batch is too large")
+
+// begin writes the beginning of a record of which the deltas are known and rest bytes are to come.
+func (c *copier) begin(r *Record, rest int) {
+	if c.out == nil {
+		return
+	}
+	ts := c.ms
+	if !c.fixed {
+		c.from.place(r)
+		ts = r.Timestamp
+	}
+	c.out.begin(c.out.last+1, ts, rest)
+}
+
+func (c *copier) write(piece []byte) error {
+	if c.out == nil {
+		return nil
+	}
+	c.out.write(piece)
+	if c.limit > 0 && c.out.Len() > c.limit {
+		return errGrown
+	}
+	return nil
 }
 
 func (s *skimmer) skip(n int) {
@@ -200,7 +256,7 @@ func (s *skimmer) skip(n int) {
 		return
 	}
 	s.left -= n
-	s.err = s.win.skip(n)
+	s.err = s.win.skip(n, s.to)
 }
 
 func (s *skimmer) varint(most int) int64 {
@@ -212,6 +268,9 @@ func (s *skimmer) varint(most int) int64 {
 		err = errStructure()
 	}
 	s.left -= n
+	if err == nil {
+		err = s.to.write(s.win.buf[s.win.r-n : s.win.r])
+	}
 	s.err = err
 	return v
 }
