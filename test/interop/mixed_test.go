@@ -104,3 +104,30 @@ func followed(t *testing.T, c *testnode.Cluster) {
 		return nil
 	})
 }
+
+// A controller of one system joins the voters of a quorum that the other leads (KIP-853).
+func TestMixedVotersJoin(t *testing.T) {
+	t.Parallel()
+	testnode.Oracle(t)
+	for _, x := range []struct{ first, joins testnode.System }{{testnode.Ours, testnode.Apache}, {testnode.Apache, testnode.Ours}} {
+		t.Run(fmt.Sprintf("%s joins %s", x.joins, x.first), func(t *testing.T) {
+			c := testnode.NewCluster(t, testnode.ClusterOptions{
+				Members: []testnode.Member{
+					{System: x.first, First: true},
+					{System: x.joins, Roles: testnode.ControllerOnly, Props: map[string]string{"controller.quorum.auto.join.enable": "true"}},
+				},
+				Dynamic: true,
+			})
+			c.Start(t)
+			testnode.Until(t, testnode.Patience, "two voters", func() error {
+				s, err := c.Quorum()
+				if err == nil && len(s.Voters) != 2 {
+					err = fmt.Errorf("the voters are %v, observers %v", s.Voters, s.Observers)
+				}
+				return err
+			})
+			everyBrokerCreates(t, c, "with-two")
+			followed(t, c)
+		})
+	}
+}
