@@ -26,52 +26,66 @@ type FollowerAppend struct {
 // leader's, so it is cut to what it knows to be committed.
 // *EpochError when the replica's role has changed.
 func (r *Replica) StartFollowing(leaderEpoch int32) (Place, error) {
+	return r.following(leaderEpoch, func(log *storage.Log) error {
+		if _, ok := log.LatestEpoch(); ok {
+			return nil
+		}
+		_, err := log.Truncate(log.HighWatermark())
+		return err
+	})
+}
+
+// following does something with the log of a replica that follows in leaderEpoch, with
+// role read-held, so that the replica cannot become leader in the middle of it.
+func (r *Replica) following(leaderEpoch int32, f func(*storage.Log) error) (at Place, err error) {
 	r.role.RLock()
-	defer r.role.RUnlock()
-	if err := r.followsLocked(leaderEpoch); err != nil {
+	if err = r.followsLocked(leaderEpoch); err == nil {
+		err = f(r.Log())
+	}
+	if err == nil {
+		at = r.Place()
+	}
+	r.role.RUnlock()
+	if err != nil {
+		r.report(err) // the owner may retire the replica, which takes role
 		return Place{}, err
 	}
-	if _, ok := r.Log().LatestEpoch(); !ok {
-		if _, err := r.Log().Truncate(r.Log().HighWatermark()); err != nil {
-			r.report(err)
-			return Place{}, err
-		}
-	}
-	return r.Place(), nil
+	return at, nil
 }
 
 // AppendAsFollower appends what the leader sent, takes over its high watermark
 // as far as the log reaches, and its log start. *EpochError when the replica's
 // role has changed since; storage errors.
 func (r *Replica) AppendAsFollower(q FollowerAppend) (Place, error) {
-	r.role.RLock()
-	defer r.role.RUnlock()
-	if err := r.followsLocked(q.LeaderEpoch); err != nil {
-		return Place{}, err
-	}
-	log := r.Log()
+	return r.following(q.LeaderEpoch, func(log *storage.Log) error {
+		if err := r.appendFetched(log, q); err != nil {
+			return err
+		}
+		before := log.Offsets()
+		if hw := min(q.HighWatermark, before.LogEnd); hw > before.HighWatermark {
+			log.SetHighWatermark(hw)
+		}
+		if start := min(q.LogStart, log.HighWatermark()); start > before.LogStart {
+			if _, err := log.SetLogStart(start); err != nil {
+				return err
+			}
+		}
+		r.notify()
+		return nil
+	})
+}
+
+func (r *Replica) appendFetched(log *storage.Log, q FollowerAppend) error {
 	for rest := q.Records; len(rest) > 0; {
 		n := fit(rest, int(log.Config().SegmentBytes))
 		_, err := log.Append(rest[:n], storage.Append{LeaderEpoch: q.LeaderEpoch, Origin: producer.OriginReplication, TxnVersion: -1})
 		if err != nil {
-			r.report(err)
-			return Place{}, err
+			return err
 		}
 		r.stats.ReplicationBytesIn.Add(int64(n))
 		rest = rest[n:]
 	}
-	before := log.Offsets()
-	if hw := min(q.HighWatermark, before.LogEnd); hw > before.HighWatermark {
-		log.SetHighWatermark(hw)
-	}
-	if start := min(q.LogStart, log.HighWatermark()); start > before.LogStart {
-		if _, err := log.SetLogStart(start); err != nil {
-			r.report(err)
-			return Place{}, err
-		}
-	}
-	r.notify()
-	return r.Place(), nil
+	return nil
 }
 
 // fit is the length of the longest prefix of whole batches within limit; at least
@@ -128,21 +142,18 @@ func (r *Replica) StartAt(leaderEpoch int32, offset int64) (at Place, lost int64
 	return r.cut(leaderEpoch, func(log *storage.Log) error { return log.TruncateFullyAndStartAt(offset) })
 }
 
-// cut runs a truncation; role is read-held, so that the replica cannot become
-// leader in the middle of it.
+// cut runs a truncation.
 func (r *Replica) cut(leaderEpoch int32, f func(*storage.Log) error) (at Place, lost int64, err error) {
-	r.role.RLock()
-	defer r.role.RUnlock()
-	if err := r.followsLocked(leaderEpoch); err != nil {
-		return Place{}, 0, err
-	}
-	hw := r.Log().HighWatermark()
-	if err := f(r.Log()); err != nil {
-		r.report(err)
-		return Place{}, 0, err
-	}
-	r.notify()
-	return r.Place(), max(hw-r.Log().LogEnd(), 0), nil
+	at, err = r.following(leaderEpoch, func(log *storage.Log) error {
+		hw := log.HighWatermark()
+		if err := f(log); err != nil {
+			return err
+		}
+		lost = max(hw-log.LogEnd(), 0)
+		r.notify()
+		return nil
+	})
+	return at, lost, err
 }
 
 // followsLocked checks that the replica still follows in this leader epoch; role

@@ -188,3 +188,25 @@ func TestLossIsCounted(t *testing.T) {
 		t.Fatalf("%+v, lost %d, %v", at, lost, err)
 	}
 }
+
+// TestFollowerDiskFails: the owner is told of a failed disk with no lock held, so that it
+// may retire the replica at once.
+func TestFollowerDiskFails(t *testing.T) {
+	e := newReplica(t, nil)
+	e.Follow(1, 3, 0)
+	b := batch.NewBuilder(batch.Options{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1, LeaderEpoch: 3})
+	b.Append(1, nil, []byte("v"), nil)
+	if _, err := e.AppendAsFollower(FollowerAppend{Records: b.Build(), LeaderEpoch: 3}); err != nil {
+		t.Fatal(err)
+	}
+	told := 0
+	e.Replica.failed = func(r *Replica, err error) {
+		told++
+		r.Retire(err)
+	}
+	gone := errors.New("the disk is gone")
+	_, err := e.following(3, func(*storage.Log) error { return &storage.DiskError{Dir: "/d", Op: "write", Err: gone} })
+	if !errors.Is(err, gone) || told != 1 || e.Status().Leader != None {
+		t.Fatalf("%v, told %d times, leader %d", err, told, e.Status().Leader)
+	}
+}
