@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -233,7 +234,9 @@ func TestCompressionBombs(t *testing.T) {
 		createTopic(t, n, c, 1, map[string]string{"compression.type": c})
 	}
 	cl := n.Client(t, kgo.RequestRetries(0), kgo.MaxVersions(kversion.V2_8_0()))
+	idle := residentMiB(t, n)
 	big := testnode.Rounds(64, 600)
+	large := bomb(t, batch.Zstd, 1, 64<<20)
 	for name, c := range map[string]struct {
 		raw          []byte
 		want, stored *kerr.Error // compressed, and not
@@ -244,36 +247,56 @@ func TestCompressionBombs(t *testing.T) {
 		"zstd, many records":    {bomb(t, batch.Zstd, big, 1<<20), nil, kerr.MessageTooLarge},
 		"zstd, without an end":  {bomb(t, batch.Zstd, 1100, 1<<20), kerr.MessageTooLarge, kerr.MessageTooLarge},
 		"gzip, a few records":   {bomb(t, batch.Gzip, 3, 1<<20), nil, nil},
+		"gzip, a large record":  {bomb(t, batch.Gzip, 1, 64<<20), nil, kerr.MessageTooLarge},
+		"zstd, a large record":  {large, nil, kerr.MessageTooLarge},
 	} {
 		for _, topic := range []string{"producer", "lz4", "zstd", "uncompressed"} {
-			req := kmsg.NewPtrProduceRequest()
-			req.Acks, req.TimeoutMillis = -1, 60000
-			rt, rp := kmsg.NewProduceRequestTopic(), kmsg.NewProduceRequestTopicPartition()
-			rt.Topic, rp.Records = topic, slices.Clone(c.raw)
-			rt.Partitions = append(rt.Partitions, rp)
-			req.Topics = append(req.Topics, rt)
 			began := time.Now()
-			res, err := cl.Broker(1).Request(t.Context(), req)
-			if err != nil {
-				t.Fatalf("%s (%d bytes) to %s: %v", name, len(c.raw), topic, err)
-			}
 			want := c.want
 			if topic == "uncompressed" {
 				want = c.stored
 			}
-			if got := kerr.TypedErrorForCode(res.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode); got != want {
+			if got := produceRaw(t, cl, topic, c.raw); got != want {
 				t.Errorf("%s (%d bytes) to %s: %v, want %v", name, len(c.raw), topic, got, want)
 			}
 			t.Logf("%s (%d bytes) to %s: %v, %d MiB", name, len(c.raw), topic, time.Since(began).Round(time.Millisecond), residentMiB(t, n))
 		}
 	}
-	if mib := residentMiB(t, n); mib > 300 {
-		t.Errorf("the node took %d MiB", mib)
+	var all sync.WaitGroup // of many at a time, too
+	for range 8 {
+		all.Go(func() {
+			own := n.Client(t, kgo.RequestRetries(0), kgo.MaxVersions(kversion.V2_8_0()))
+			for _, topic := range []string{"lz4", "zstd", "uncompressed", "lz4"} {
+				produceRaw(t, own, topic, large)
+			}
+		})
+	}
+	all.Wait()
+	mib := residentMiB(t, n)
+	t.Logf("after all: %d MiB", mib)
+	if mib > idle+300 {
+		t.Errorf("the node took %d MiB, %d at the beginning", mib, idle)
 	}
 	if _, err := produceOne(t.Context(), cl, &kgo.Record{Topic: "lz4", Value: []byte("still here")}, -1); err != nil {
 		t.Error(err)
 	}
 	n.Stop(t)
+}
+
+// produceRaw sends a batch as it is and returns what came of it.
+func produceRaw(t *testing.T, cl *kgo.Client, topic string, raw []byte) *kerr.Error {
+	req := kmsg.NewPtrProduceRequest()
+	req.Acks, req.TimeoutMillis = -1, 60000
+	rt, rp := kmsg.NewProduceRequestTopic(), kmsg.NewProduceRequestTopicPartition()
+	rt.Topic, rp.Records = topic, slices.Clone(raw)
+	rt.Partitions = append(rt.Partitions, rp)
+	req.Topics = append(req.Topics, rt)
+	res, err := cl.Broker(1).Request(t.Context(), req)
+	if err != nil {
+		t.Errorf("%d bytes to %s: %v", len(raw), topic, err)
+		return nil
+	}
+	return kerr.TypedErrorForCode(res.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode)
 }
 
 // TestIdentityFilesGo: somebody removes .lock and meta.properties while the node runs. It goes on; the next start says
