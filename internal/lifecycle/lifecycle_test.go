@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -258,9 +259,9 @@ func TestDuplicateNodeIDThatAnswersIsFatal(t *testing.T) {
 		r.BrokerID, r.BrokerEpoch, r.IncarnationID = 1, 5, uuid.UUID{0: 9, 15: 9}
 		r.EndPoints = []records.RegisterBrokerRecordEndPoint{{Name: "PLAINTEXT", Host: "10.0.0.9", Port: 9092}}
 		f.imgs.replay(&r)
-		alive := false
+		var alive atomic.Bool
 		l := newLifecycle(f)
-		l.o.Answers = func(_ context.Context, b *image.Broker) bool { return alive && b.Incarnation == r.IncarnationID }
+		l.o.Answers = func(_ context.Context, b *image.Broker) bool { return alive.Load() && b.Incarnation == r.IncarnationID }
 		done := make(chan error, 1)
 		go func() { done <- l.Run(t.Context()) }()
 		time.Sleep(2 * time.Second) // synctest's clock
@@ -269,7 +270,7 @@ func TestDuplicateNodeIDThatAnswersIsFatal(t *testing.T) {
 			t.Fatalf("gave up although nobody answers: %v", err)
 		default:
 		}
-		alive = true
+		alive.Store(true)
 		err := <-done
 		if err == nil || !strings.Contains(err.Error(), r.IncarnationID.String()) || !strings.Contains(err.Error(), l.o.Incarnation.String()) ||
 			!strings.Contains(err.Error(), "10.0.0.9:9092") {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -179,14 +180,14 @@ type recorder struct {
 	t       *testing.T
 	last    *image.Image
 	created []string
-	node    *node
+	node    atomic.Pointer[node]
 }
 
 func (r *recorder) Apply(img *image.Image, d *image.Delta) {
 	if r.last != nil && d.Base() != r.last {
 		r.t.Error("a delta whose base is not the image before")
 	}
-	if r.node != nil && r.node.Images().Image() == img {
+	if n := r.node.Load(); n != nil && n.Images().Image() == img {
 		r.t.Error("readers see an image before its subscribers have applied it")
 	}
 	for _, id := range d.ChangedTopics() {
@@ -201,7 +202,7 @@ func TestSubscribersApplyBeforeReadersSee(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{t: t}
 		n := start(t, newDisk(t), 1<<30, r)
-		r.node = n
+		r.node.Store(n)
 		n.register(t, 1)
 		n.createTopic(t, "a", 1)
 		n.Images().WaitFor(t.Context(), func(i *image.Image) bool { _, ok := i.Topic("a"); return ok })
