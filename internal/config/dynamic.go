@@ -129,6 +129,9 @@ func (e *Effective) ValidateOwn(overrides map[string]string, perBroker bool) err
 	if reason := e.checkThreads(next); reason != "" {
 		return notReconfigured(reason)
 	}
+	if reason := e.checkCleanerThreads(next); reason != "" {
+		return notReconfigured(reason)
+	}
 	if reason := e.checkListeners(next); reason != "" {
 		return notReconfigured(reason)
 	}
@@ -178,6 +181,21 @@ func (e *Effective) checkThreads(next *Effective) string {
 			continue
 		}
 		return fmt.Sprintf("Dynamic thread count update validation failed for %s=%d, %s", key, want, how)
+	}
+	return ""
+}
+
+// checkCleanerThreads is the same for log.cleaner.threads, in the words of Kafka's LogCleaner. None at all is refused;
+// Kafka, which divides by the number before it looks at it, says "/ by zero".
+func (e *Effective) checkCleanerThreads(next *Effective) string {
+	was, want := e.Int("log.cleaner.threads"), next.Int("log.cleaner.threads")
+	switch {
+	case want < 1:
+		return "Log cleaner threads should be at least 1"
+	case want < was/2:
+		return fmt.Sprintf("Log cleaner threads cannot be reduced to less than half the current value %d", was)
+	case want > 2*was:
+		return fmt.Sprintf("Log cleaner threads cannot be increased to more than double the current value %d", was)
 	}
 	return ""
 }
