@@ -180,10 +180,7 @@ func lookup(req *kmsg.ListOffsetsRequest, r *partition.Replica, q *kmsg.ListOffs
 	case tsLatestTiered, tsEarliestPendingUpload:
 		return storage.TimestampOffset{}, false, r.CheckEpoch(q.CurrentLeaderEpoch)
 	case tsMax:
-		if _, err := r.Latest(q.CurrentLeaderEpoch, isolation); err != nil {
-			return storage.TimestampOffset{}, false, err
-		}
-		return r.MaxTimestamp()
+		return r.MaxTimestamp(q.CurrentLeaderEpoch, isolation)
 	}
 	return r.OffsetForTimestamp(q.Timestamp, q.CurrentLeaderEpoch, isolation)
 }

@@ -174,7 +174,11 @@ func (c *Core) Request(nowMs int64, v Version) (req *kmsg.FetchRequest, at int64
 		return nil, c.nextRevival()
 	}
 	c.asked = true
-	return c.build(v), nowMs
+	req = c.build(v)
+	if next := c.nextRevival(); next-nowMs < int64(req.MaxWaitMillis) { // what was put aside does not wait for what has nothing new
+		req.MaxWaitMillis = int32(max(next-nowMs, 1))
+	}
+	return req, nowMs
 }
 
 // hold puts aside what a limit holds back.

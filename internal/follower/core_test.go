@@ -143,6 +143,40 @@ func TestRefusedPartitionWaitsLongerEachTime(t *testing.T) {
 	c.Response(now, answer(99))
 }
 
+// What the leader refused is asked for again in time, also while others wait in the session.
+func TestDelayedPartitionsShortenTheWait(t *testing.T) {
+	c := New(options())
+	c.Add(k(1), Start{LeaderEpoch: 3, Offset: 10})
+	c.Add(k(2), Start{LeaderEpoch: 3, Offset: 20})
+	long := c.must(t, 0, "1@10", "2@20").MaxWaitMillis
+	c.Response(5, answer(99, row(1, kerr.UnknownLeaderEpoch.Code, "")))
+	if req := c.must(t, 7); req.MaxWaitMillis != 8 {
+		t.Fatalf("waits for %d ms, want the 8 that are left of the pause", req.MaxWaitMillis)
+	}
+	c.Response(15, answer(99))
+	if req := c.must(t, 15, "1@10"); req.MaxWaitMillis != long {
+		t.Fatalf("waits for %d ms, want %d", req.MaxWaitMillis, long)
+	}
+}
+
+// A session that has become empty ends: the leader's answer names none.
+func TestEmptySessionEnds(t *testing.T) {
+	c := New(options())
+	c.Add(k(1), Start{LeaderEpoch: 3, Offset: 10})
+	c.must(t, 0, "1@10")
+	c.Response(0, answer(99))
+	c.Remove(k(1))
+	if req := c.must(t, 0); !slices.Equal(forgotten(req), []byte{1}) {
+		t.Fatalf("forgets %v", forgotten(req))
+	}
+	c.Response(0, answer(0))
+	c.none(t, 0, math.MaxInt64)
+	c.Add(k(1), Start{LeaderEpoch: 4, Offset: 10})
+	if req := c.must(t, 0, "1@10"); req.SessionID != 0 || req.SessionEpoch != 0 {
+		t.Fatalf("session %d epoch %d", req.SessionID, req.SessionEpoch)
+	}
+}
+
 func TestFencedPartitionWaitsForTheImage(t *testing.T) {
 	c := New(options())
 	c.Add(k(1), Start{LeaderEpoch: 3, Offset: 10})

@@ -59,11 +59,10 @@ func (c *Core) Response(nowMs int64, res *kmsg.FetchResponse) []Action {
 	}
 	c.pause, c.retryAt = 0, 0
 	switch {
+	case res.SessionID == 0: // none was granted, or it ended because it had become empty
+		c.session.id, c.session.epoch = 0, 0
 	case c.session.epoch == 0: // the answer to a full request tells the new session
-		c.session.id = res.SessionID
-		if res.SessionID != 0 {
-			c.session.epoch = 1
-		}
+		c.session.id, c.session.epoch = res.SessionID, 1
 	case c.session.epoch == 1<<31-1:
 		c.session.epoch = 1
 	default:

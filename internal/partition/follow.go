@@ -160,7 +160,7 @@ func (r *Replica) cut(leaderEpoch int32, f func(*storage.Log) error) (at Place, 
 // is read-held.
 func (r *Replica) followsLocked(leaderEpoch int32) error {
 	s := r.status.Load()
-	if s.Leading || s.LeaderEpoch != leaderEpoch {
+	if s.Leading || s.Leader == None || s.LeaderEpoch != leaderEpoch { // None: also one that has retired
 		return &EpochError{Topic: r.topic, Partition: r.id, Asked: leaderEpoch, Have: s.LeaderEpoch}
 	}
 	return nil

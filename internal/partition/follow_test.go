@@ -119,6 +119,11 @@ func TestFollowerTakesNothingOfAnotherEpoch(t *testing.T) {
 	if _, err := f.AppendAsFollower(FollowerAppend{Records: b, LeaderEpoch: 6}); !errors.As(err, &moved) {
 		t.Fatalf("append to a leader: %v", err)
 	}
+	f.Follow(3, 7, 3)
+	f.Retire(errors.New("the topic was deleted"))
+	if _, err := f.AppendAsFollower(FollowerAppend{Records: b, LeaderEpoch: 7}); !errors.As(err, &moved) {
+		t.Fatalf("append to what has retired: %v", err)
+	}
 }
 
 // TestDivergedLogsMeet is the old leader's return: it has records that nobody else

@@ -1,6 +1,8 @@
 package partition
 
 import (
+	"errors"
+
 	"weir/internal/isr"
 	"weir/internal/storage"
 )
@@ -31,18 +33,36 @@ func (r *Replica) Latest(currentEpoch int32, i Isolation) (int64, error) {
 // OffsetForTimestamp finds the first record whose timestamp is at least ts (ms).
 // ok is false when there is none below the bound of the isolation.
 func (r *Replica) OffsetForTimestamp(ts int64, currentEpoch int32, i Isolation) (t storage.TimestampOffset, ok bool, err error) {
-	bound, err := r.Latest(currentEpoch, i)
-	if err != nil {
-		return t, false, err
-	}
-	t, ok, err = r.lookUp(func(log *storage.Log) (storage.TimestampOffset, bool, error) { return log.OffsetForTimestamp(ts) })
-	return t, ok && t.Offset < bound, err
+	return r.below(currentEpoch, i, func(log *storage.Log) (storage.TimestampOffset, bool, error) { return log.OffsetForTimestamp(ts) })
 }
 
 // MaxTimestamp finds the (first) record with the largest timestamp; false when
-// no record has one.
-func (r *Replica) MaxTimestamp() (storage.TimestampOffset, bool, error) {
-	return r.lookUp((*storage.Log).MaxTimestamp)
+// no record has one, or it is not below the bound of the isolation.
+func (r *Replica) MaxTimestamp(currentEpoch int32, i Isolation) (t storage.TimestampOffset, ok bool, err error) {
+	return r.below(currentEpoch, i, (*storage.Log).MaxTimestamp)
+}
+
+// below finds a record below the bound of the isolation. A new leader that does not
+// know the bound yet finds what is certainly below it (KIP-207).
+func (r *Replica) below(currentEpoch int32, i Isolation, find func(log *storage.Log) (storage.TimestampOffset, bool, error)) (t storage.TimestampOffset, ok bool, err error) {
+	bound, err := r.Latest(currentEpoch, i)
+	var notYet *OffsetNotAvailableError
+	if errors.As(err, &notYet) {
+		o := r.Log().Offsets()
+		if bound = o.HighWatermark; i == ReadCommitted {
+			bound = o.LastStable
+		}
+	} else if err != nil {
+		return t, false, err
+	}
+	t, ok, failed := r.lookUp(find)
+	if failed != nil {
+		return t, false, failed
+	}
+	if ok && t.Offset < bound {
+		return t, true, nil
+	}
+	return t, false, err
 }
 
 func (r *Replica) lookUp(find func(log *storage.Log) (storage.TimestampOffset, bool, error)) (storage.TimestampOffset, bool, error) {

@@ -214,6 +214,16 @@ func TestNewLeaderDoesNotKnowTheLatestOffset(t *testing.T) {
 	if end, err := e.Latest(None, ReadLogEnd); err != nil || end != 2 {
 		t.Fatalf("log end %d %v", end, err)
 	}
+	if _, ok, err := e.OffsetForTimestamp(0, None, ReadUncommitted); ok || !errors.As(err, &notYet) {
+		t.Fatalf("a record that may not be committed: %t %v", ok, err)
+	}
+	if _, ok, err := e.MaxTimestamp(None, ReadUncommitted); ok || !errors.As(err, &notYet) {
+		t.Fatalf("a record that may not be committed: %t %v", ok, err)
+	}
+	e.Fetched(isr.Fetch{Follower: 2, BrokerEpoch: -1, Offset: 1, Now: e.clock.Now()})
+	if o, ok, err := e.OffsetForTimestamp(0, None, ReadUncommitted); !ok || o.Offset != 0 || err != nil {
+		t.Fatalf("the first record is committed: %+v %t %v", o, ok, err)
+	}
 	e.Fetched(isr.Fetch{Follower: 2, BrokerEpoch: -1, Offset: 2, Now: e.clock.Now()})
 	if off, err := e.Latest(None, ReadUncommitted); err != nil || off != 2 {
 		t.Fatalf("latest %d %v", off, err)
@@ -346,7 +356,7 @@ func TestReadAcrossASwap(t *testing.T) {
 	}
 	for name, look := range map[string]func() (int64, error){
 		"largest timestamp": func() (int64, error) {
-			o, _, err := e.MaxTimestamp()
+			o, _, err := e.MaxTimestamp(None, ReadUncommitted)
 			return o.Offset, err
 		},
 		"offset by time": func() (int64, error) {
