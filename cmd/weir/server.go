@@ -21,7 +21,6 @@ import (
 	"weir/internal/config"
 	"weir/internal/image"
 	"weir/internal/storage/dirs"
-	"weir/internal/vfs"
 )
 
 // defaultProperties is the node that `weir server` starts without a file.
@@ -79,7 +78,7 @@ func runServer(ctx context.Context, f serverFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	fsys := vfs.OS()
+	fsys := openDisk()
 	if len(args) == 0 {
 		if err := formatFresh(fsys, node, logger); err != nil {
 			return err

@@ -35,12 +35,13 @@ type ledger struct {
 	mu    sync.Mutex
 	sent  []int              // by partition: the number of the last record handed to a producer
 	acked map[spot]string    // where the producer was told a record is
+	most  map[int32]int      // by partition: the highest number of a record that was acked
 	seen  map[int32][]string // by partition: what the last check found, by offset
 	errs  []error            // what a producer must never be told
 }
 
 func newLedger(topic string, partitions int32, once bool) *ledger {
-	return &ledger{topic: topic, partitions: partitions, once: once, sent: make([]int, partitions), acked: map[spot]string{}, seen: map[int32][]string{}}
+	return &ledger{topic: topic, partitions: partitions, once: once, sent: make([]int, partitions), acked: map[spot]string{}, most: map[int32]int{}, seen: map[int32][]string{}}
 }
 
 // next makes the next record of a partition. Values tell partition and number, so that order can be checked.
@@ -59,6 +60,11 @@ func (l *ledger) ack(p int32, offset int64, value string) {
 		l.errs = append(l.errs, fmt.Errorf("%s-%d: two producers were told of offset %d", l.topic, p, offset))
 	}
 	l.acked[at] = value
+	n, err := number(value)
+	if err != nil {
+		l.errs = append(l.errs, err)
+	}
+	l.most[p] = max(l.most[p], n)
 }
 
 func (l *ledger) fail(err error) {

@@ -44,6 +44,7 @@ type ClusterOptions struct {
 	Dynamic bool // kraft.version 1: the voters are in the log, not in controller.quorum.voters
 	Props   map[string]string
 	Unset   []string // keys that NewCluster would write and that stay at their defaults
+	Faulty  bool     // Weir's nodes are a build whose disks can be made to fail: see Node.Faults
 	Wired   bool     // the network between nodes, and to clients, can be cut: see Wires
 }
 
@@ -76,6 +77,9 @@ func NewCluster(t testing.TB, o ClusterOptions) *Cluster {
 		c.Nodes = append(c.Nodes, n)
 		if o.Wired {
 			n.wire(t, c.Wires)
+		}
+		if o.Faulty {
+			n.binary, n.faulty = FaultyBinary(t), true
 		}
 		if n.roles != BrokerOnly {
 			voters = append(voters, fmt.Sprintf("%d@%s", n.ID, n.Controller))
@@ -126,6 +130,21 @@ func (n *Node) wire(t testing.TB, w *Wires) {
 		n.wires, told = append(n.wires, x), append(told, name+"://"+x.told)
 	}
 	n.props["advertised.listeners"] = strings.Join(told, ",")
+}
+
+func (n *Node) faultsFile() string { return filepath.Join(n.Dir, "faults") }
+
+// Faults makes the node's disk fail from now on, by rules as cmd/weir/disk_faults.go reads them: "sync * 200ms",
+// "write *.log EIO". None heals it.
+func (n *Node) Faults(t testing.TB, rules ...string) {
+	t.Helper()
+	fresh := n.faultsFile() + ".new"
+	if err := os.WriteFile(fresh, []byte(strings.Join(append(rules, ""), "\n")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(fresh, n.faultsFile()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Wipe gives the node, which must be down, a new and empty disk.

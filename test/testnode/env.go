@@ -53,25 +53,41 @@ func Binary(t testing.TB) string {
 	return path
 }
 
-// binary builds once per test process. The build goes to a name of its own and is renamed, since several test packages
-// may do this at the same time.
+// binary builds once per test process.
 var binary = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv("WEIR_BIN"); path != "" {
 		return filepath.Abs(path)
 	}
+	return buildWeir("weir-under-test")
+})
+
+// FaultyBinary is a weir whose disk can be made to fail (-tags faults).
+func FaultyBinary(t testing.TB) string {
+	t.Helper()
+	path, err := faultyBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var faultyBinary = sync.OnceValues(func() (string, error) { return buildWeir("weir-with-faults", "-tags", "faults") })
+
+// buildWeir builds to a name of its own and renames it, since several test packages may do this at the same time.
+func buildWeir(name string, flags ...string) (string, error) {
 	root, err := Root()
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(root, "bin", "weir-under-test")
+	path := filepath.Join(root, "bin", name)
 	fresh := path + "." + strconv.Itoa(os.Getpid())
-	build := exec.Command("go", "build", "-o", fresh, "./cmd/weir")
+	build := exec.Command("go", append(append([]string{"build"}, flags...), "-o", fresh, "./cmd/weir")...)
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build ./cmd/weir: %w\n%s", err, out)
 	}
 	return path, os.Rename(fresh, path)
-})
+}
 
 // Oracle is the script that runs the real Apache Kafka. The test is skipped when it is not there.
 func Oracle(t testing.TB) string {
@@ -120,14 +136,20 @@ type Output struct {
 	Code           int
 }
 
-// toolLimit is how long a tool may take; one that waits for ever is killed.
-const toolLimit = 60 * time.Second
+// ToolLimit is how long a tool may take; one that waits for ever is killed.
+const ToolLimit = 60 * time.Second
 
 // Tool runs one of Apache Kafka's tools to its end, with stdin as its input. A tool that does not end within a minute is
 // killed, which its exit code -1 tells.
 func Tool(t testing.TB, stdin string, tool string, args ...string) Output {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), toolLimit)
+	return ToolFor(t, ToolLimit, stdin, tool, args...)
+}
+
+// ToolFor is Tool with a limit of its own, for tools that never end by themselves.
+func ToolFor(t testing.TB, limit time.Duration, stdin string, tool string, args ...string) Output {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, Oracle(t), append([]string{tool}, args...)...)
 	cmd.Env = oracleEnv("-Xmx160m -Xms64m")

@@ -57,6 +57,7 @@ type Node struct {
 	formatArgs []string // of a Cluster's node
 	net        *Wires   // nil: its listeners are reached directly
 	wires      []wire
+	faulty     bool // its disk can be made to fail, see Faults
 }
 
 // New formats a node. It starts nothing. When the test ends, a process that still runs is killed, and when the test has

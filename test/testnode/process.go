@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -59,6 +60,9 @@ func (n *Node) Launch(t testing.TB, args ...string) {
 	switch n.system {
 	case Ours:
 		cmd = exec.Command(n.binary, append([]string{"server", n.Properties()}, args...)...)
+		if n.faulty {
+			cmd.Env = append(os.Environ(), "WEIR_FAULTS="+n.faultsFile())
+		}
 	case Apache:
 		cmd = exec.Command(Oracle(t), "kafka-server-start", n.Properties())
 		if n.stock {
@@ -165,6 +169,29 @@ func (n *Node) Signal(t testing.TB, s os.Signal) {
 	if err := n.proc.cmd.Process.Signal(s); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Pause stops the process where it is (SIGSTOP) and returns when none of its threads runs any more, which the signal alone
+// does not promise on a busy machine. Signal with SIGCONT lets it go on.
+func (n *Node) Pause(t testing.TB) {
+	t.Helper()
+	n.Signal(t, syscall.SIGSTOP)
+	Until(t, Patience, fmt.Sprintf("node %d stands still", n.ID), func() error {
+		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", n.PID()))
+		if err != nil {
+			return err
+		}
+		for _, task := range tasks {
+			text, err := os.ReadFile(task)
+			if err != nil {
+				continue // the thread has ended
+			}
+			if _, state, _ := strings.Cut(string(text), ") "); !strings.HasPrefix(state, "T") {
+				return fmt.Errorf("%s: %.1s", task, state)
+			}
+		}
+		return nil
+	})
 }
 
 // Stop ends the node in good order (SIGTERM) and fails the test when it does not end, or not with exit code 0 (Weir) or
