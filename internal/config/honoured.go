@@ -115,8 +115,8 @@ func honouredKeys() map[scopedName]bool {
 	return m
 }
 
-// noEffectKeys lists the broker keys, and topic keys of other names, that are accepted and have nothing to act on, each with the reason. They are no
-// reason for a warning.
+// noEffectKeys lists the broker keys, and topic keys of other names, that are accepted and have nothing to act on, each
+// with the reason. They are no reason for a warning.
 func noEffectKeys() map[string]string {
 	const (
 		threads   = "work runs on goroutines, not on thread pools of a set size"
