@@ -139,17 +139,18 @@ func (a *admin) change() kmsg.Request {
 	return req
 }
 
-// leaderOf is who leads a partition, as some node knows: clients ask any.
-func (w *World) leaderOf(id image.PartitionID) int32 {
+// leaderOf is who leads a partition and in which epoch, as some node knows: clients
+// ask any.
+func (w *World) leaderOf(id image.PartitionID) (leader, epoch int32) {
 	n := w.nodes[w.dice.IntN(len(w.nodes))]
 	if !n.up {
-		return -1
+		return -1, -1
 	}
 	p := n.q.Images().Image().Partition(id)
 	if p == nil {
-		return -1
+		return -1, -1
 	}
-	return p.Leader
+	return p.Leader, p.LeaderEpoch
 }
 
 // A producer sends numbered batches to one partition, up to Settings.Window at once. With
@@ -166,6 +167,7 @@ type producer struct {
 	to     int32 // the leader that it is connected to, -1
 	try    int   // counts connections, so that answers of earlier ones are known
 	resend bool
+	begun  bool  // a batch of this pid was acked
 	err    error // of the last attempt
 	odd    int   // refusals for an unexpected sequence, in a row
 }
@@ -222,13 +224,16 @@ func (p *producer) send() {
 		p.to = -1
 	}
 	if p.to < 0 {
-		if p.to = w.leaderOf(p.part.id); p.to < 0 {
+		if p.to, _ = w.leaderOf(p.part.id); p.to < 0 {
 			return
 		}
 	}
-	for _, s := range p.open {
+	for i, s := range p.open {
 		if s.sent {
 			continue
+		}
+		if i > 0 && !p.begun { // a log that does not know the producer takes any sequence as its first
+			break
 		}
 		s.sent = true
 		raw := p.batch(s)
@@ -270,6 +275,7 @@ func (p *producer) answered(s *sending, try int, res any, err error) {
 	}
 	if err == nil {
 		w.count.Acked++
+		p.begun = true
 		w.check.acked(p, s, a.first)
 		p.odd = 0
 		p.remove(s)
@@ -284,7 +290,7 @@ func (p *producer) answered(s *sending, try int, res any, err error) {
 			if w.set.Window == 1 && !w.check.uncleanly(p.part.id) {
 				w.fail("%s: producer %d is refused for ever: %v", p.part.name, p.pid, err)
 			}
-			p.pid, p.odd = p.pid+1, 0
+			p.pid, p.odd, p.begun = p.pid+1, 0, false
 			first := p.open[0].seq
 			for _, o := range p.open {
 				o.seq -= first
@@ -315,12 +321,13 @@ type consumer struct {
 	parts  []part
 	next   []int64 // by partition
 	latest []int64
+	epoch  []int32 // the highest leader epoch that it has heard of, as Kafka's consumers keep it
 	turn   int
 }
 
 func (c *consumer) begin(parts []part) {
 	c.parts = parts
-	c.next, c.latest = make([]int64, len(parts)), make([]int64, len(parts))
+	c.next, c.latest, c.epoch = make([]int64, len(parts)), make([]int64, len(parts)), make([]int32, len(parts))
 	c.w.after(c.w.between(0, 30), c.tick)
 }
 
@@ -330,13 +337,14 @@ func (c *consumer) tick() {
 	i := c.turn
 	p := c.parts[i]
 	again := func() { w.after(w.between(10, 60), c.tick) }
-	to := w.leaderOf(p.id)
-	if to < 0 {
+	to, epoch := w.leaderOf(p.id)
+	if to < 0 || epoch < c.epoch[i] {
 		again()
 		return
 	}
+	c.epoch[i] = epoch
 	offset := c.next[i]
-	w.ask(laneKey{-int32(50 + c.index), to, "consume"}, func(dst *node, reply func(any)) { dst.serveConsumer(p.id, offset, reply) }, func(res any, err error) {
+	w.ask(laneKey{-int32(50 + c.index), to, "consume"}, func(dst *node, reply func(any)) { dst.serveConsumer(p.id, offset, epoch, reply) }, func(res any, err error) {
 		if r, ok := res.(consumed); ok && err == nil {
 			c.take(i, r)
 		}

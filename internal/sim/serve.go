@@ -280,18 +280,18 @@ type consumed struct {
 	err    error
 }
 
-func (n *node) serveConsumer(id image.PartitionID, offset int64, reply func(any)) {
+func (n *node) serveConsumer(id image.PartitionID, offset int64, epoch int32, reply func(any)) {
 	r, err := n.replicas.Replica(id.Topic, id.Partition)
 	if err != nil {
 		reply(consumed{latest: -1, err: err})
 		return
 	}
 	out := consumed{latest: -1}
-	if latest, err := r.Latest(partition.None, partition.ReadUncommitted); err == nil {
+	if latest, err := r.Latest(epoch, partition.ReadUncommitted); err == nil {
 		out.latest = latest
 	}
 	got, err := r.Read(partition.ReadRequest{
-		Offset: offset, MaxBytes: 4096, MinOne: true, Isolation: partition.ReadUncommitted, CurrentLeaderEpoch: partition.None, LastFetchedEpoch: partition.None,
+		Offset: offset, MaxBytes: 4096, MinOne: true, Isolation: partition.ReadUncommitted, CurrentLeaderEpoch: epoch, LastFetchedEpoch: partition.None,
 	})
 	if err != nil {
 		out.err = err
