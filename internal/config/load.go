@@ -27,7 +27,7 @@ func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(place(e.File, e.Line))
 	if e.Key != "" {
-		b.WriteString(e.Key + "=" + oneLine(e.Value) + ": ")
+		b.WriteString(oneLine(e.Key) + "=" + oneLine(e.Value) + ": ")
 	}
 	b.WriteString(strings.TrimSuffix(e.Reason, "."))
 	if e.Allowed != "" {
@@ -127,6 +127,11 @@ type loader struct {
 }
 
 func (l *loader) warn(s setting, format string, args ...any) {
+	for i, a := range args { // a file may hold anything, and a log is for people
+		if text, ok := a.(string); ok {
+			args[i] = oneLine(text)
+		}
+	}
 	l.warnings = append(l.warnings, Warning{File: s.file, Line: s.line, Key: s.key, Message: printable(fmt.Sprintf(format, args...))})
 }
 
