@@ -255,15 +255,14 @@ func (b *Broker) watchLeaving(ctx context.Context, cancel context.CancelCauseFun
 			cancel(errors.New("the metadata quorum has no leader"))
 			return
 		}
-		over := make(chan struct{})
-		t := b.clock.AfterFunc(look, func() { close(over) })
+		over, stop := clock.After(b.clock, look)
 		select {
 		case <-b.failed:
-			t.Stop()
+			stop()
 			cancel(errors.New("a part of the node has failed"))
 			return
 		case <-ctx.Done():
-			t.Stop()
+			stop()
 			return
 		case <-over:
 		}

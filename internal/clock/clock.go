@@ -35,6 +35,30 @@ func After(c Clock, d time.Duration) (over <-chan struct{}, stop func() bool) {
 	return fired, t.Stop
 }
 
+// Alarm is the timer of a loop that waits for other things as well.
+type Alarm struct {
+	C <-chan struct{} // gets an element when the alarm is due
+	t Timer
+}
+
+// NewAlarm makes an alarm that is due when d has passed.
+func NewAlarm(c Clock, d time.Duration) *Alarm {
+	due := make(chan struct{}, 1)
+	return &Alarm{C: due, t: c.AfterFunc(d, func() {
+		select {
+		case due <- struct{}{}:
+		default:
+		}
+	})}
+}
+
+// Set makes the alarm due when d has passed from now, instead of when it was. It may
+// have been due before: C then has an element too many.
+func (a *Alarm) Set(d time.Duration) { a.t.Reset(max(d, 0)) }
+
+// Stop ends the alarm.
+func (a *Alarm) Stop() { a.t.Stop() }
+
 // Sleep returns after d, or when ctx ends.
 func Sleep(ctx context.Context, c Clock, d time.Duration) {
 	if d <= 0 {

@@ -121,3 +121,40 @@ func TestAfter(t *testing.T) {
 	default:
 	}
 }
+
+func TestAlarm(t *testing.T) {
+	c := NewManual(time.UnixMilli(0))
+	a := NewAlarm(c, time.Second)
+	due := func() bool {
+		select {
+		case <-a.C:
+			return true
+		default:
+			return false
+		}
+	}
+	c.Advance(999 * time.Millisecond)
+	if due() {
+		t.Fatal("early")
+	}
+	a.Set(2 * time.Millisecond)
+	c.Advance(time.Millisecond)
+	if due() {
+		t.Fatal("due at the time it was moved from")
+	}
+	c.Advance(time.Millisecond)
+	if !due() || due() {
+		t.Fatal("not due, or twice")
+	}
+	a.Set(-time.Second)
+	c.Advance(0)
+	if !due() {
+		t.Fatal("a time that has passed is now")
+	}
+	a.Set(time.Second)
+	a.Stop()
+	c.Advance(time.Hour)
+	if due() {
+		t.Fatal("stopped, and due")
+	}
+}

@@ -146,14 +146,8 @@ func (l *Lifecycle) Shutdown(ctx context.Context) error {
 // Run registers and sends heartbeats until ctx ends. It returns an error only
 // when this broker may not join: another cluster, or its id in use.
 func (l *Lifecycle) Run(ctx context.Context) error {
-	due := make(chan struct{}, 1)
-	timer := l.o.Clock.AfterFunc(0, func() {
-		select {
-		case due <- struct{}{}:
-		default:
-		}
-	})
-	defer timer.Stop()
+	alarm := clock.NewAlarm(l.o.Clock, 0)
+	defer alarm.Stop()
 	var watch sync.WaitGroup
 	ctx, cancel := context.WithCancel(ctx)
 	watch.Go(func() { l.followLeavers(ctx) })
@@ -163,14 +157,14 @@ func (l *Lifecycle) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-due:
+		case <-alarm.C:
 		case <-l.wake:
 		}
 		again, err := l.step(ctx)
 		if err != nil {
 			return err
 		}
-		timer.Reset(again)
+		alarm.Set(again)
 	}
 }
 

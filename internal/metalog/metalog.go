@@ -151,25 +151,19 @@ func (l *Log) Register(li Listener) { l.listeners = append(l.listeners, li) }
 
 // Run polls until ctx ends or an error stops the log.
 func (l *Log) Run(ctx context.Context) error {
-	fired := make(chan struct{}, 1)
-	timer := l.o.Clock.AfterFunc(time.Hour, func() {
-		select {
-		case fired <- struct{}{}:
-		default:
-		}
-	})
-	defer timer.Stop()
+	alarm := clock.NewAlarm(l.o.Clock, time.Hour)
+	defer alarm.Stop()
 	for {
 		next, err := l.Poll()
 		if err != nil {
 			return err
 		}
-		timer.Reset(max(next.Sub(l.o.Clock.Now()), 0))
+		alarm.Set(next.Sub(l.o.Clock.Now()))
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-l.wake:
-		case <-fired:
+		case <-alarm.C:
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"weir/internal/clock"
 	"weir/internal/follower"
 	"weir/internal/partition"
 	"weir/internal/peer"
@@ -193,13 +194,12 @@ func (f *fetcher) wait(ctx context.Context, atMs int64) {
 	if atMs != math.MaxInt64 {
 		d = time.Duration(max(atMs-f.nowMs(), 1)) * time.Millisecond
 	}
-	fired := make(chan struct{})
-	t := f.m.o.Clock.AfterFunc(d, func() { close(fired) })
-	defer t.Stop()
+	over, stop := clock.After(f.m.o.Clock, d)
+	defer stop()
 	select {
 	case <-ctx.Done():
 	case <-f.wake:
-	case <-fired:
+	case <-over:
 	}
 }
 
@@ -311,7 +311,9 @@ func (f *fetcher) do(a follower.Action) {
 		}
 	case follower.Truncate:
 		at, lost, err = p.replica.TruncateToLeader(a.LeaderEpoch, storage.EpochEnd{Epoch: a.Epoch, EndOffset: a.Offset})
-		f.m.o.Logger.Info("truncated to the leader's log", "partition", p.replica.String(), "leader", f.key.leader, "epoch", a.Epoch, "its end", a.Offset, "to", at.Offset)
+		if err == nil {
+			f.m.o.Logger.Info("truncated to the leader's log", "partition", p.replica.String(), "leader", f.key.leader, "epoch", a.Epoch, "its end", a.Offset, "to", at.Offset)
+		}
 	case follower.Relocate:
 		f.astray = append(f.astray, &relocation{action: a, part: p, end: -1})
 		return

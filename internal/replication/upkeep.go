@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"weir/internal/clock"
 	"weir/internal/partition"
 	"weir/internal/storage"
 )
@@ -36,19 +37,13 @@ func (m *Manager) Run(ctx context.Context) error {
 
 func (m *Manager) runDuties(ctx context.Context) error {
 	duties := m.duties(m.o.Clock.Now())
-	due := make(chan struct{}, 1)
-	t := m.o.Clock.AfterFunc(upkeepEvery, func() {
-		select {
-		case due <- struct{}{}:
-		default:
-		}
-	})
-	defer t.Stop()
+	alarm := clock.NewAlarm(m.o.Clock, upkeepEvery)
+	defer alarm.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-due:
+		case <-alarm.C:
 		}
 		now := m.o.Clock.Now()
 		for i := range duties {
@@ -57,7 +52,7 @@ func (m *Manager) runDuties(ctx context.Context) error {
 				d.do(now)
 			}
 		}
-		t.Reset(upkeepEvery)
+		alarm.Set(upkeepEvery)
 	}
 }
 

@@ -271,27 +271,21 @@ func (m *Machine[S, R]) post(e event) {
 // answered with ErrStopped.
 func (m *Machine[S, R]) Run(ctx context.Context) error {
 	defer m.Stop()
-	fired := make(chan struct{}, 1)
-	t := m.o.Clock.AfterFunc(time.Hour, func() {
-		select {
-		case fired <- struct{}{}:
-		default:
-		}
-	})
-	defer t.Stop()
+	alarm := clock.NewAlarm(m.o.Clock, time.Hour)
+	defer alarm.Stop()
 	for {
 		next, err := m.Poll()
 		if err != nil {
 			return err
 		}
 		if !next.IsZero() {
-			t.Reset(max(next.Sub(m.o.Clock.Now()), 0))
+			alarm.Set(next.Sub(m.o.Clock.Now()))
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-m.wake:
-		case <-fired:
+		case <-alarm.C:
 		}
 	}
 }

@@ -145,9 +145,8 @@ func (c *Cleaner) Run(ctx context.Context) error {
 
 // await waits for a run to end well, for the backoff, or for Wake. false: ctx has ended.
 func (c *Cleaner) await(ctx context.Context, backoff time.Duration, ended <-chan bool, active *int) bool {
-	tick := make(chan struct{})
-	timer := c.o.Clock.AfterFunc(backoff, func() { close(tick) })
-	defer timer.Stop()
+	tick, stop := clock.After(c.o.Clock, backoff)
+	defer stop()
 	for {
 		select {
 		case <-ctx.Done():

@@ -59,13 +59,6 @@ func (t *throttle) reserve(cost time.Duration, rate float64) time.Duration {
 
 // wait returns when d has passed, or ctx has ended.
 func wait(ctx context.Context, c clock.Clock, d time.Duration) error {
-	done := make(chan struct{})
-	timer := c.AfterFunc(d, func() { close(done) })
-	defer timer.Stop()
-	select {
-	case <-done:
-		return ctx.Err()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	clock.Sleep(ctx, c, d)
+	return ctx.Err()
 }
