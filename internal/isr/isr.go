@@ -236,7 +236,7 @@ func (l *Leader) LowWatermark(brokers Brokers) int64 {
 // advance moves the high watermark to the smallest log end of the maximal ISR,
 // as far as the ISR is large enough. It never moves back.
 func (l *Leader) advance() bool {
-	if len(l.maximal) < l.Need() {
+	if !l.Enough() {
 		return false
 	}
 	to := l.logEnd
