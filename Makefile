@@ -9,7 +9,7 @@ FUZZTIME ?= 10s
 
 export WEIR_ORACLE ?= $(abspath $(ORACLE))
 
-.PHONY: build check test race fuzz bench bench-go interop interop-full soak sim generate lint clean
+.PHONY: build check test race fuzz bench bench-go interop interop-full soak sim sim-mutations generate lint clean
 
 build: ## one static binary in bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/weir
@@ -31,12 +31,16 @@ interop: build ## clients, tools and disks of the real Apache Kafka, in short fo
 interop-full: build ## all of it; writes test/results/interop-full.json
 	WEIR_FULL=1 $(GO) test -count=1 -timeout 180m -p 1 ./test/interop/... ./test/clients/... ./test/wire/... ./test/suites/...
 
-soak: build ## the long fault runs; writes test/results/soak.json
+soak: build ## the long fault runs; writes test/results/soak.json and faults.json
 	WEIR_FULL=1 $(GO) test -count=1 -timeout 180m ./test/cluster/...
 	WEIR_FULL=1 $(GO) test -count=1 -timeout 60m -run 'PowerCut|Crash' ./internal/...
 
-sim: ## seeds of the power-cut and scenario runs beyond the fixed ones
+sim: ## 2,000 seeds of a whole cluster in one goroutine; seeds of the power-cut and scenario runs beyond the fixed ones
+	WEIR_SEEDS=2000 $(GO) test -count=1 -timeout 60m -run 'TestSeeds$$' -v ./internal/sim
 	WEIR_SEEDS=200 $(GO) test -count=1 -run 'PowerCut|Scenario|Random' ./internal/...
+
+sim-mutations: ## plants each bug of internal/sim/mutations.txt and lets the simulation find it
+	WEIR_MUTATIONS=. $(GO) test -count=1 -timeout 120m -run 'TestMutations$$' -v ./internal/sim
 
 fuzz: ## each fuzz target for FUZZTIME
 	@for p in $$($(GO) list ./internal/...); do \
