@@ -127,15 +127,17 @@ func (a *admin) change() kmsg.Request {
 	a.changes++
 	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
 	req.Version = req.MaxVersion()
-	r := kmsg.NewIncrementalAlterConfigsRequestResource()
-	r.ResourceType, r.ResourceName = 2, safeTopic
-	for i, key := range []string{"segment.jitter.ms", "retention.ms", "max.compaction.lag.ms", "delete.retention.ms"} {
-		c := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
-		v := fmt.Sprint(600_000_000 + a.changes*10 + i)
-		c.Name, c.Value = key, &v
-		r.Configs = append(r.Configs, c)
+	for _, topic := range []string{safeTopic, wildTopic} {
+		r := kmsg.NewIncrementalAlterConfigsRequestResource()
+		r.ResourceType, r.ResourceName = 2, topic
+		for i, key := range []string{"segment.jitter.ms", "retention.ms", "max.compaction.lag.ms", "delete.retention.ms"} {
+			c := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+			v := fmt.Sprint(600_000_000 + a.changes*10 + i)
+			c.Name, c.Value = key, &v
+			r.Configs = append(r.Configs, c)
+		}
+		req.Resources = append(req.Resources, r)
 	}
-	req.Resources = append(req.Resources, r)
 	return req
 }
 

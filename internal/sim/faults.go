@@ -5,7 +5,9 @@ import (
 	"syscall"
 	"time"
 
+	"weir/internal/batch"
 	"weir/internal/checkpoint"
+	"weir/internal/records"
 	"weir/internal/storage"
 	"weir/internal/storage/dirs"
 	"weir/internal/vfs/errfs"
@@ -50,6 +52,52 @@ func (w *World) fault() {
 	case 11:
 		w.failDisk(n)
 	}
+}
+
+// tempt kills a controller now and then that has just sent a part of a metadata
+// transaction to a follower.
+func (n *node) tempt(raw []byte) {
+	w := n.w
+	if w.healed || len(raw) == 0 || w.set.AtomicBytes >= int(w.set.BatchBytes) || !w.admin.ready || !endsInTransaction(raw) || w.dice.IntN(3) > 0 {
+		return
+	}
+	run := n.run
+	w.after(w.between(0, w.set.DelayMs+1), func() {
+		if n.up && n.run == run && !w.healed {
+			w.crash(n, false)
+		}
+	})
+}
+
+// endsInTransaction tells whether a transaction begins in batches of the metadata log,
+// and does not end there.
+func endsInTransaction(raw []byte) (open bool) {
+	for len(raw) > 0 {
+		b, rest, err := batch.Next(raw)
+		if err != nil {
+			return open
+		}
+		raw = rest
+		if b.IsControl() {
+			continue
+		}
+		for r, err := range b.Records(nil) {
+			if err != nil {
+				return open
+			}
+			v, err := records.ParseMetadata(r.Value)
+			if err != nil {
+				return open
+			}
+			switch v.Record.(type) {
+			case *records.BeginTransactionRecord:
+				open = true
+			case *records.EndTransactionRecord, *records.AbortTransactionRecord:
+				open = false
+			}
+		}
+	}
+	return open
 }
 
 // crash ends a process; with power the machine goes with it, and what it did not sync.
@@ -197,7 +245,7 @@ func (w *World) failDisk(n *node) {
 	if !n.up || !w.mayLosePower(n) {
 		return
 	}
-	n.faulty = true
+	n.faulty, n.dark = true, w.dice.IntN(2) == 0
 	op := []errfs.Op{errfs.Write, errfs.Sync, errfs.Rename}[w.dice.IntN(3)] // not Read: the checkers read, too
 	n.errfs.Set(errfs.Rule{Op: op, Skip: w.dice.IntN(20), Err: syscall.EIO})
 }

@@ -74,6 +74,7 @@ type node struct {
 	chores   int
 	failed   error // of its only log directory: it stops
 	faulty   bool  // its disk was made to fail
+	dark     bool  // because power goes
 	lost     map[string]int64
 }
 
@@ -117,6 +118,8 @@ func (n *node) start() {
 		return
 	}
 	n.run++
+	n.errfs.Set()
+	n.faulty = false
 	n.copying, n.held, n.commits, n.altering, n.failed = map[int32]*copying{}, nil, nil, nil, nil
 	n.alterAt, n.upkeepAt, n.wake = w.clock.Now(), w.clock.Now(), time.Time{}
 	if err := n.open(); err != nil {
@@ -134,7 +137,7 @@ func (n *node) open() (err error) {
 	n.dirs, err = dirs.Open(dirs.Options{
 		FS: n.fs(), LogDirs: []string{logDir}, NodeID: n.id, RecoveryThreads: 1, Clock: w.clock, Rand: w.dice.Split(), Logger: n.logger,
 		Log: func(checkpoint.TopicPartition) storage.Options {
-			return storage.Options{Config: w.topic, Rand: w.dice.Split(), Producer: sequences.Config{ExpirationMs: 1 << 40, MaxTxnTimeoutMs: 900_000}}
+			return storage.Options{Config: w.topic, Buffers: w.buffers, Rand: w.dice.Split(), Producer: sequences.Config{ExpirationMs: 1 << 40, MaxTxnTimeoutMs: 900_000}}
 		},
 		Offline: func(_ *dirs.Dir, _ []*storage.Log, err error) { n.failed = err },
 	})
@@ -264,8 +267,8 @@ func (n *node) die(err error) {
 		return
 	}
 	w.count.Disks++
-	n.kill(false)
-	n.restartIn(w.between(20, 200))
+	n.kill(n.dark && w.mayLosePower(n))
+	n.restartIn(w.between(0, 200))
 }
 
 func (n *node) stepFetchers() {

@@ -33,6 +33,7 @@ func (n *node) serveQuorum(from int32, body kraft.RequestBody, reply func(any)) 
 	n.log.Request(from, body, func(res kraft.ResponseBody, regions []vfs.Region) {
 		if f, ok := res.(kraft.FetchResponse); ok {
 			f.Records = n.bytesOf(regions)
+			n.tempt(f.Records)
 			res = f
 		}
 		reply(res)

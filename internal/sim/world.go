@@ -9,17 +9,19 @@ import (
 	"weir/internal/clock"
 	"weir/internal/config"
 	"weir/internal/rng"
+	"weir/internal/storage/segment"
 )
 
 // World is one cluster, its network, its clients and its time.
 type World struct {
-	seed   uint64
-	set    Settings
-	dice   *rng.Source
-	clock  *clock.Manual
-	static *config.Static
-	topic  *config.Topic
-	logger *slog.Logger
+	seed    uint64
+	set     Settings
+	dice    *rng.Source
+	clock   *clock.Manual
+	static  *config.Static
+	topic   *config.Topic
+	logger  *slog.Logger
+	buffers *segment.Buffers
 
 	queue  events
 	seq    uint64
@@ -140,7 +142,7 @@ func Run(seed uint64, logger *slog.Logger) (c Counters, err error) {
 func newWorld(seed uint64, logger *slog.Logger) (*World, error) {
 	dice := rng.New(seed)
 	w := &World{
-		seed: seed, set: draw(dice), dice: dice, clock: clock.NewManual(begin),
+		seed: seed, set: draw(dice), dice: dice, clock: clock.NewManual(begin), buffers: segment.NewBuffers(),
 		lanes: map[laneKey]*lane{}, parted: map[[2]int32]bool{},
 	}
 	w.logger = slog.New(timed{logger.Handler(), w.clock})
