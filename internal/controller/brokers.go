@@ -41,10 +41,11 @@ func (c *Core) RegisterBroker(s Step, req *kmsg.BrokerRegistrationRequest) Resul
 		recs = c.brokerGone(s.Image, b.ID, clean)
 	}
 	recs = append(recs, b.Record(s.Image.Features()))
-	if !amended {
-		delete(c.soft.brokers, b.ID)
+	if amended {
+		c.register(b.ID, b.Epoch, b.Fenced, s.NowMs)
+	} else {
+		c.renew(b.ID, b.Epoch, s.NowMs)
 	}
-	c.register(b.ID, b.Epoch, b.Fenced, s.NowMs)
 	resp.BrokerEpoch = b.Epoch
 	return Result{Records: recs, Response: resp, Atomic: true}
 }

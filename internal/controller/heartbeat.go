@@ -22,6 +22,7 @@ type session struct {
 	unfencedMs     int64 // when it was last unfenced by this controller
 	returnDueMs    int64 // when it gets its preferred leaderships back; 0: not waiting
 	returnWaitMs   int64 // the wait, doubled while the broker keeps dying
+	diedMs         int64 // when its session last ended without its consent, in this epoch or an earlier one; 0: never
 }
 
 const noContact = math.MinInt64
@@ -37,6 +38,16 @@ func (c *Core) register(id int32, epoch int64, fenced bool, nowMs int64) {
 		n.contactMs = nowMs
 	}
 	c.soft.brokers[id] = n
+}
+
+// renew begins the session of a new incarnation. How often the earlier ones died is remembered.
+func (c *Core) renew(id int32, epoch, nowMs int64) {
+	old := c.soft.brokers[id]
+	delete(c.soft.brokers, id)
+	c.register(id, epoch, true, nowMs)
+	if old != nil {
+		c.soft.brokers[id].diedMs, c.soft.brokers[id].returnWaitMs = old.diedMs, old.returnWaitMs
+	}
 }
 
 func (c *Core) validSession(id int32, epoch, nowMs int64) bool {
@@ -87,6 +98,9 @@ func (c *Core) Heartbeat(s Step, req *kmsg.BrokerHeartbeatRequest) Result {
 	ses.fenced, ses.metadataOffset = next.fenced(), req.CurrentMetadataOffset
 	if next.fenced() {
 		ses.shutdownOffset = -1
+	}
+	if next == stateShutdownNow { // it leaves: its next incarnation need not wait for the end of the session
+		ses.contactMs = noContact
 	}
 	if s.Image.Features().Directories() {
 		recs = append(recs, c.offlineDirs(s.Image, b, req.OfflineLogDirs)...)
@@ -275,9 +289,10 @@ func (c *Core) FenceDead(s Step, dead []BrokerRef) Result {
 func (c *Core) died(ses *session, nowMs int64) {
 	ses.contactMs, ses.fenced, ses.shutdownOffset, ses.returnDueMs = noContact, true, -1, 0
 	const soon = 10 * 60 * 1000
-	if ses.unfencedMs != 0 && nowMs-ses.unfencedMs < soon {
+	if ses.diedMs != 0 && nowMs-ses.diedMs < soon {
 		ses.returnWaitMs *= 2
 	} else {
 		ses.returnWaitMs = 0
 	}
+	ses.diedMs = nowMs
 }
