@@ -207,7 +207,8 @@ var (
 	// What a tool can do is its own affair.
 	usage = regexp.MustCompile(`(?ms)^Option +(\(\* = required\) +)?Description.*?^--version [^\n]*`)
 	// Sets of Java come in any order.
-	sets = regexp.MustCompile(`(Valid (?:states|types) are: |topicPartitions=|following scenarios: )([^)\n]*)`)
+	sets   = regexp.MustCompile(`(Valid (?:states|types) are: |topicPartitions=|following scenarios: )([^)\n]*)`)
+	voters = regexp.MustCompile(`ReplicaKey\([^)]*\)(?:, ReplicaKey\([^)]*\))+`)
 )
 
 // pick takes from the output what a block asks for. Stack traces and warnings are the tool's own.
@@ -235,7 +236,12 @@ func pick(t *testing.T, d *datadriven.TestData, out testnode.Output) string {
 		return l == "" || strings.HasPrefix(l, "\tat ") || strings.HasPrefix(l, "\t... ") || strings.Contains(l, " WARN ")
 	})
 	text := usage.ReplaceAllString(strings.Join(lines, "\n"), "(usage)")
-	return sets.ReplaceAllStringFunc(text, sortItems)
+	text = sets.ReplaceAllStringFunc(text, sortItems)
+	return voters.ReplaceAllStringFunc(text, func(set string) string {
+		keys := strings.Split(strings.TrimPrefix(set, "ReplicaKey"), ", ReplicaKey")
+		slices.Sort(keys)
+		return "ReplicaKey" + strings.Join(keys, ", ReplicaKey")
+	})
 }
 
 // sortItems sorts the comma-separated items behind the last "=" or ": ".

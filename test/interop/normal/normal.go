@@ -45,7 +45,7 @@ var rules = []struct {
 }
 
 // ids are candidates for UUIDs of Kafka: 22 characters of base64.
-var ids = regexp.MustCompile(`(^|[\s:="])([A-Za-z0-9_-]{22})\b`)
+var ids = regexp.MustCompile(`(^|[\s:="[(])([A-Za-z0-9_-]{22})\b`)
 
 // Text is the output without what differs between runs. The UUIDs in keep stay: they are the same in every run.
 func Text(output string, names Names, keep ...string) string {

@@ -19,6 +19,7 @@ func TestReplaced(t *testing.T) {
 		{"member c-0a1b2c3d-0a1b-2c3d-4e5f-0123456789ab", "member c-UUID"},
 		{"TopicId: 4L6g3nShT-eMCtK-0X86sw\tx", "TopicId: ID\tx"},
 		{`"AAAAAAAAAAAAAAAAAAAAA1"`, `"ID"`},
+		{"directoryId=Optional[AAAAAAAAAAAAAAAAAAAAA1])", "directoryId=Optional[ID])"},
 		{"NODE is at 127.0.0.1:12345, host 127.0.0.1 port 12345", "NODE is at NODE, host 127.0.0.1 port PORT"},
 		{"/tmp/weir-node-1/data-1 /tmp/weir-node-12/data-1", "DIR/data-1 DIR2/data-1"},
 	} {
