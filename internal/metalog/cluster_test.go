@@ -253,3 +253,31 @@ func TestQuorumPowerCuts(t *testing.T) {
 	}
 	t.Logf("%d appended, %d told as committed, epoch %d", count, len(told), q.leader().Leader().Epoch)
 }
+
+// TestFollowerFullDisk: a follower without room asks again until there is, and goes on.
+func TestFollowerFullDisk(t *testing.T) {
+	q := newQuorum(t, 23)
+	lead := q.leader()
+	q.run(500)
+	var full *member
+	for id, m := range q.nodes {
+		if m != lead && (full == nil || id < full.o.Self.ID) {
+			full = m
+		}
+	}
+	full.disk.SetCapacity(1)
+	var want []string
+	for i := range 20 {
+		want = append(want, fmt.Sprintf("topic-%03d", i))
+		lead.append(lead.Leader().Epoch, want[i])
+	}
+	q.run(300)
+	if len(full.names) == len(want) || lead.HighWatermark() != lead.LogEnd() {
+		t.Fatalf("%d records on a full disk, high watermark %d of %d", len(full.names), lead.HighWatermark(), lead.LogEnd())
+	}
+	full.disk.SetCapacity(1 << 30)
+	q.run(4000)
+	if !slices.Equal(full.names, want) {
+		t.Fatalf("%d of %d records", len(full.names), len(want))
+	}
+}

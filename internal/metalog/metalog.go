@@ -132,6 +132,7 @@ type Log struct {
 	nextRef   uint64
 	outbox    []func() // calls out, made by unlock
 	install   *install
+	retryAt   time.Time // when the leader is asked again for what found no space; zero: all did
 
 	// What readers see without mu.
 	leader  atomic.Pointer[kraft.LeaderAndEpoch]

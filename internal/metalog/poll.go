@@ -15,7 +15,7 @@ import (
 // Poll does everything that is due and returns when to call it again at the
 // latest. One goroutine calls it; Run does.
 func (l *Log) Poll() (next time.Time, err error) {
-	work := []func() (bool, error){l.tick, l.flush, l.finishInstall, l.deliver, l.tellLeader, l.clean}
+	work := []func() (bool, error){l.tick, l.retryFetch, l.flush, l.finishInstall, l.deliver, l.tellLeader, l.clean}
 	for busy := true; busy; {
 		busy = false
 		for _, do := range work {
@@ -44,6 +44,9 @@ func (l *Log) Poll() (next time.Time, err error) {
 		next = again
 	}
 	l.fullAt = time.Time{}
+	if !l.retryAt.IsZero() && l.retryAt.Before(next) {
+		next = l.retryAt
+	}
 	return next, nil
 }
 
@@ -53,7 +56,22 @@ const spaceInterval = time.Second
 // waitForSpace notes that the disk is full: that is waited out.
 func (l *Log) waitForSpace(err error) {
 	l.fullAt = l.o.Clock.Now()
-	l.o.Logger.Error("no space for the metadata log: nothing can be committed until there is", "dir", l.dir, "err", err)
+	l.noSpace(err)
+}
+
+func (l *Log) noSpace(err error) {
+	l.o.Logger.Error("no space for the metadata log: nothing can be committed here until there is", "dir", l.dir, "err", err)
+}
+
+// retryFetch asks the leader again for what found no space.
+func (l *Log) retryFetch() (bool, error) {
+	l.mu.Lock()
+	defer l.release()
+	if l.retryAt.IsZero() || l.o.Clock.Now().Before(l.retryAt) {
+		return false, nil
+	}
+	l.retryAt = time.Time{}
+	return true, l.step(kraft.Appended{Base: l.core.Log().End})
 }
 
 // tick tells the core the time.

@@ -1,6 +1,7 @@
 package metalog
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -203,7 +204,12 @@ func (l *Log) appendFetched(raw []byte) error {
 		good += b.Len()
 	}
 	if good > 0 {
-		if _, err := l.store.Append(raw[:good], storage.Append{LeaderEpoch: epoch, Origin: producer.OriginReplication, TxnVersion: -1}); err != nil {
+		switch _, err := l.store.Append(raw[:good], storage.Append{LeaderEpoch: epoch, Origin: producer.OriginReplication, TxnVersion: -1}); {
+		case errors.Is(err, ErrNoSpace): // the core asks for nothing before it is told; see retryFetch
+			l.retryAt = l.o.Clock.Now().Add(spaceInterval)
+			l.noSpace(err)
+			return nil
+		case err != nil:
 			return err
 		}
 	}

@@ -32,7 +32,7 @@ func (w *World) fault() {
 			n = w.node(l.q.Leader().ID)
 		}
 	}
-	switch w.dice.IntN(12) {
+	switch w.dice.IntN(13) {
 	case 0, 1, 2:
 		w.crash(n, w.mayLosePower(n))
 	case 3, 4:
@@ -51,6 +51,8 @@ func (w *World) fault() {
 		}
 	case 11:
 		w.failDisk(n)
+	case 12:
+		w.fillDisk(n)
 	}
 }
 
@@ -248,6 +250,22 @@ func (w *World) failDisk(n *node) {
 	n.faulty, n.dark = true, w.dice.IntN(2) == 0
 	op := []errfs.Op{errfs.Write, errfs.Sync, errfs.Rename}[w.dice.IntN(3)] // not Read: the checkers read, too
 	n.errfs.Set(errfs.Rule{Op: op, Skip: w.dice.IntN(20), Err: syscall.EIO})
+}
+
+// fillDisk lets writes to a node's logs fail for want of room for a while. The process
+// goes on.
+func (w *World) fillDisk(n *node) {
+	if !n.up || n.faulty {
+		return
+	}
+	w.count.Full++
+	run := n.run
+	n.errfs.Set(errfs.Rule{Op: errfs.Write, Path: "*.log", Err: syscall.ENOSPC})
+	w.after(w.between(20, 500), func() {
+		if n.run == run && !n.faulty {
+			n.errfs.Set()
+		}
+	})
 }
 
 // well tells whether the cluster has recovered: everything is written, and every replica

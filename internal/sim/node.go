@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -262,7 +263,8 @@ func (n *node) poll() {
 // die is a process that stops because its disk fails.
 func (n *node) die(err error) {
 	w := n.w
-	if !n.faulty {
+	// One that is elected to lead the quorum while its disk is full cannot begin its epoch.
+	if !n.faulty && !errors.Is(err, metalog.ErrNoSpace) {
 		w.fail("node %d stops: %v", n.id, err)
 		return
 	}

@@ -73,6 +73,7 @@ type Counters struct {
 	Acked, Read    int // batches
 	Steps, Parted  int
 	Stopped, Disks int // clean stops, failed disks
+	Full           int // disks for a while
 }
 
 // Add sums up.
@@ -83,7 +84,7 @@ func (c *Counters) Add(o Counters) {
 	}{
 		{&c.Truncations, o.Truncations}, {&c.Shrinks, o.Shrinks}, {&c.Expands, o.Expands}, {&c.Unclean, o.Unclean}, {&c.Lost, o.Lost},
 		{&c.Snapshots, o.Snapshots}, {&c.Transactions, o.Transactions}, {&c.Crashes, o.Crashes}, {&c.Cuts, o.Cuts}, {&c.Elections, o.Elections},
-		{&c.Acked, o.Acked}, {&c.Read, o.Read}, {&c.Steps, o.Steps}, {&c.Parted, o.Parted}, {&c.Stopped, o.Stopped}, {&c.Disks, o.Disks},
+		{&c.Acked, o.Acked}, {&c.Read, o.Read}, {&c.Steps, o.Steps}, {&c.Parted, o.Parted}, {&c.Stopped, o.Stopped}, {&c.Disks, o.Disks}, {&c.Full, o.Full},
 	} {
 		*p.a += p.b
 	}
@@ -101,10 +102,11 @@ processes killed                           %d
 power cuts                                 %d
 clean stops                                %d
 failed disks                               %d
+full disks                                 %d
 nodes parted                               %d
 elections of the quorum                    %d
 batches acked with acks=all                %d
 batches read                               %d
 steps                                      %d`, c.Truncations, c.Shrinks, c.Expands, c.Unclean, c.Lost, c.Snapshots, c.Transactions,
-		c.Crashes, c.Cuts, c.Stopped, c.Disks, c.Parted, c.Elections, c.Acked, c.Read, c.Steps)
+		c.Crashes, c.Cuts, c.Stopped, c.Disks, c.Full, c.Parted, c.Elections, c.Acked, c.Read, c.Steps)
 }
