@@ -3,6 +3,9 @@ package kraft
 import (
 	"fmt"
 	"slices"
+	"strings"
+
+	"weir/internal/uuid"
 )
 
 // A leader changes the voters one at a time (KIP-853): a change is a record in
@@ -83,17 +86,17 @@ func (c *Core) addVoter(ref uint64, q AddVoterRequest) {
 		return
 	}
 	if _, ok := c.set.Get(q.Voter.ID); ok {
-		c.refuseChange(ref, DuplicateVoter, "The voter id for %s is already part of the set of voters %s.", q.Voter.Replica, c.set)
+		c.refuseChange(ref, DuplicateVoter, "The voter id for %s is already part of the set of voters %s.", key(q.Voter.Replica), keys(c.set))
 		return
 	}
 	if q.Voter.MinVersion > c.version || q.Voter.MaxVersion < c.version {
 		c.refuseChange(ref, InvalidRequest, "Aborted add voter operation for %s since the kraft.version range %d to %d it supports is not compatible with the finalized level %d.",
-			q.Voter.Replica, q.Voter.MinVersion, q.Voter.MaxVersion, c.version)
+			key(q.Voter.Replica), q.Voter.MinVersion, q.Voter.MaxVersion, c.version)
 		return
 	}
 	i := slices.IndexFunc(c.lead.peers, func(p peer) bool { return p.replica == q.Voter.Replica })
 	if i < 0 || c.lead.peers[i].caughtUpAt < 0 || c.now-c.lead.peers[i].fetchedAt >= caughtUpMs {
-		c.refuseChange(ref, RequestTimedOut, "Aborted add voter operation for %s since it is lagging behind", q.Voter.Replica)
+		c.refuseChange(ref, RequestTimedOut, "Aborted add voter operation for %s since it is lagging behind", key(q.Voter.Replica))
 		return
 	}
 	c.changeTo(ref, append(slices.Clone(c.set.voters), q.Voter), q.AckEarly)
@@ -105,7 +108,7 @@ func (c *Core) removeVoter(ref uint64, q RemoveVoterRequest) {
 	}
 	v, ok := c.set.Get(q.Voter.ID)
 	if !ok || v.Replica != q.Voter || c.set.Len() == 1 {
-		c.refuseChange(ref, VoterNotFound, "Cannot remove voter %s from the set of voters %s", q.Voter, c.set)
+		c.refuseChange(ref, VoterNotFound, "Cannot remove voter %s from the set of voters %s", key(q.Voter), keys(c.set))
 		return
 	}
 	c.changeTo(ref, slices.DeleteFunc(slices.Clone(c.set.voters), func(o Voter) bool { return o.ID == v.ID }), false)
@@ -126,7 +129,7 @@ func (c *Core) updateVoter(ref uint64, q UpdateVoterRequest) {
 	v, ok := c.set.Get(q.Voter.ID)
 	switch {
 	case !ok || v.Replica != q.Voter.Replica:
-		c.refuseChange(ref, VoterNotFound, "Voter %s is not in the set of voters %s", q.Voter.Replica, c.set)
+		c.refuseChange(ref, VoterNotFound, "Voter %s is not in the set of voters %s", key(q.Voter.Replica), keys(c.set))
 		return
 	case q.Voter.MinVersion > c.version || q.Voter.MaxVersion < c.version || len(q.Voter.Endpoints) == 0:
 		c.refuseChange(ref, InvalidRequest, "")
@@ -178,6 +181,24 @@ func (c *Core) settleChange() {
 	if !c.isVoter() {
 		c.enterResigned()
 	}
+}
+
+// key writes a replica as the answers to those who change voters do (ReplicaKey.toString).
+func key(r Replica) string {
+	dir := "<undefined>"
+	if r.Dir != uuid.Zero {
+		dir = r.Dir.String()
+	}
+	return fmt.Sprintf("ReplicaKey(id=%d, directoryId=%s)", r.ID, dir)
+}
+
+// keys lists voters as such an answer does.
+func keys(s VoterSet) string {
+	out := make([]string, 0, len(s.voters))
+	for _, v := range s.voters {
+		out = append(out, key(v.Replica))
+	}
+	return "[" + strings.Join(out, ", ") + "]"
 }
 
 // String lists the voters.
