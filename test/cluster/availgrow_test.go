@@ -37,6 +37,7 @@ func TestGrowing(t *testing.T) {
 		{"A3 racks and cordoned directories", racks},
 		{"E1 reassignment", reassign},
 		{"E1 a dead target, cancelled", deadTarget},
+		{"E1 kafka-reassign-partitions", reassignTool},
 	} {
 		t.Run(x.name, func(t *testing.T) { x.run(t, s) })
 	}

@@ -187,12 +187,11 @@ func acks(t *testing.T, s *cast) {
 	pausable := s.brother(t, 1)
 	s.Node(pausable).Pause(t)
 	defer s.Node(pausable).Signal(t, syscall.SIGCONT)
-	s.must(t, "acks", "one", acksOne...)
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	client := s.Client(t, append(slices.Clone(prompt), kgo.DefaultProduceTopic("acks"))...)
-	if err := client.ProduceSync(ctx, kgo.StringRecord("all")).FirstErr(); err == nil {
-		t.Error("acks=all was acked without an ISR member that stands still")
+	if code, err := s.direct(t, 1, "acks", "one", 1, 500); err != nil || code != 0 {
+		t.Errorf("acks=1 with an ISR member that stands still: %v, %v", kerr.ErrorForCode(code), err)
+	}
+	if code, err := s.direct(t, 1, "acks", "all", -1, 500); err != nil || code != kerr.RequestTimedOut.Code {
+		t.Errorf("acks=all with an ISR member that stands still: %v, %v", kerr.ErrorForCode(code), err)
 	}
 }
 
@@ -286,8 +285,11 @@ func truncates(t *testing.T, s *cast) {
 	for _, id := range []int32{2, 3} {
 		s.Node(id).Pause(t)
 	}
-	if code, err := s.direct(t, 1, "cut", "lost", 1, 2000); err != nil || code != 0 {
-		t.Errorf("acks=1: %v, %v", kerr.ErrorForCode(code), err)
+	// The first answers the fetches that the followers had under way; they find it when they wake.
+	for _, value := range []string{"under way", "lost"} {
+		if code, err := s.direct(t, 1, "cut", value, 1, 2000); err != nil || code != 0 {
+			t.Errorf("acks=1: %v, %v", kerr.ErrorForCode(code), err)
+		}
 	}
 	s.Node(1).Kill(t)
 	for _, id := range []int32{2, 3} {
@@ -298,7 +300,7 @@ func truncates(t *testing.T, s *cast) {
 	s.back(t, 1, "cut")
 	inSync := time.Now()
 	says(t, s.Node(1), since, "truncated to the leader's log", "cut-0")
-	if got := s.read(t, "cut"); !slices.Equal(got, []string{"kept", "instead"}) {
+	if got := s.read(t, "cut"); slices.Contains(got, "lost") || got[0] != "kept" || got[len(got)-1] != "instead" {
 		t.Errorf("the topic holds %q", got)
 	}
 	s.equal(t, "cut", 1)
