@@ -191,6 +191,9 @@ func (c *checker) partition(t *truth, p *image.Partition, at int64) {
 	if p.Leader != was.Leader && p.LeaderEpoch == was.LeaderEpoch {
 		c.w.fail("%s: at offset %d %d leads instead of %d in the same epoch %d", t.name, at, p.Leader, was.Leader, p.LeaderEpoch)
 	}
+	if p.LeaderEpoch == was.LeaderEpoch {
+		c.joined(t, was, p, at)
+	}
 	stays := func(id int32) bool { return slices.Contains(p.ISR, id) }
 	eligible := slices.Contains(was.ELR, p.Leader) && !slices.ContainsFunc(was.ISR, stays)
 	if p.Leader < 0 || p.Leader == was.Leader || slices.Contains(was.ISR, p.Leader) || eligible {
@@ -203,4 +206,22 @@ func (c *checker) partition(t *truth, p *image.Partition, at int64) {
 	}
 	t.unclean = p.LeaderEpoch
 	c.w.count.Unclean++
+}
+
+// joined: whoever has joined the ISR holds everything that is committed, unless it has
+// restarted meanwhile.
+func (c *checker) joined(t *truth, was, p *image.Partition, at int64) {
+	if t.unclean >= 0 && t.cut < t.unclean {
+		return
+	}
+	for _, id := range p.ISR {
+		n := c.w.node(id)
+		b, ok := c.meta.image.Broker(id)
+		if slices.Contains(was.ISR, id) || !n.up || !ok || n.member.epoch != b.Epoch {
+			continue
+		}
+		if r, err := n.replicas.Replica(t.id.Topic, t.id.Partition); err == nil && r.Log().LogEnd() < t.end() {
+			c.w.fail("%s: at offset %d broker %d joins the ISR %v with a log that ends at %d; committed is all below %d", t.name, at, id, p.ISR, r.Log().LogEnd(), t.end())
+		}
+	}
 }
