@@ -26,6 +26,7 @@ func TestGrowing(t *testing.T) {
 		Members: members, Props: map[string]string{"offsets.topic.num.partitions": "4"}, Unset: []string{"offsets.topic.replication.factor"},
 	})
 	s.Node(1).Start(t)
+	s.topic(t, "first", 1, 1)
 	for _, x := range []struct {
 		name string
 		run  func(*testing.T, *cast)
@@ -45,7 +46,6 @@ func TestGrowing(t *testing.T) {
 
 // D1: without offsets.topic.replication.factor in the file as many replicas as there are brokers, up to three.
 func madeOnFirstUse(t *testing.T, s *cast) {
-	s.topic(t, "first", 1, 1)
 	s.commitSome(t)
 	list, err := s.look(t.Context(), "__consumer_offsets")
 	if err != nil {

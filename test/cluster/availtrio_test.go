@@ -34,6 +34,8 @@ func TestThreeNodes(t *testing.T) {
 		},
 	})
 	s.Start(t)
+	s.topic(t, "orderly", 6, 3)
+	s.place(t, "told", [][]int32{{1, 2, 3}})
 	for _, x := range []struct {
 		name string
 		run  func(*testing.T, *cast)
@@ -81,7 +83,6 @@ func refusedFactor(t *testing.T, s *cast) {
 
 // B1: who does not lead says who does (KIP-951).
 func namedLeader(t *testing.T, s *cast) {
-	s.place(t, "told", [][]int32{{1, 2, 3}})
 	req := kmsg.NewPtrProduceRequest()
 	req.Acks, req.TimeoutMillis = 1, 5000
 	rt, rp := kmsg.NewProduceRequestTopic(), kmsg.NewProduceRequestTopicPartition()
@@ -255,8 +256,8 @@ func (s *cast) read(t *testing.T, topic string) []string {
 	return nil
 }
 
-// B6: when the ISR shrinks below the need while a record waits, its producer is not told that it is safe: as on Apache Kafka,
-// which since KIP-966 moves the high watermark no more, the request's time runs out.
+// B6: when the ISR shrinks below the need while a record waits, its producer is not told that it is safe. The high watermark does
+// not move then (KIP-966), so that mostly the request's time runs out.
 func tooFewAfter(t *testing.T, s *cast) {
 	slow := s.brother(t, 1)
 	s.place(t, "after", [][]int32{{1, slow}}, "min.insync.replicas=2")
@@ -345,7 +346,6 @@ func (s *cast) direct(t *testing.T, node int32, topic, value string, acks int16,
 
 // cleanStop is C9: the marker is written, leaders have moved before, and the next start recovers nothing.
 func cleanStop(t *testing.T, s *cast) {
-	s.topic(t, "orderly", 6, 3)
 	s.must(t, "orderly", "x")
 	id := s.WaitLeader(t, testnode.Patience, -1).Leader%3 + 1
 	n := s.Node(id)
