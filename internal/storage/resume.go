@@ -25,7 +25,6 @@ func (ld *loader) resume() (bool, error) {
 	if err := l.rebuildProducersLocked(ld.segments[:unsafe], ld.o.LogStart, base); err != nil {
 		return false, err
 	}
-	l.epochs.TruncateFromEnd(base)
 	next := base
 	for i, s := range ld.segments[unsafe:] {
 		if i > 0 { // as at the roll; Reload has removed the one that was there
@@ -54,7 +53,7 @@ func (ld *loader) visitResumed(e segment.Entry) error {
 	if b, ok := e.Batch(); ok && (b.IsControl() || b.IsTransactional()) {
 		return errControl
 	}
-	ld.l.noteEpoch(e.Entry)
+	ld.l.agreeOnEpoch(e.Entry)
 	return ld.l.replayOne(e.Entry, nil)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/config"
 	"weir/internal/rng"
+	"weir/internal/storage/epoch"
 	"weir/internal/storage/producer"
 	"weir/internal/storage/segment"
 	"weir/internal/vfs/memfs"
@@ -186,5 +187,30 @@ func TestResumeMarkers(t *testing.T) {
 	aborted, err := e.log.AbortedTransactions(0, e.log.LogEnd())
 	if err != nil || len(aborted) != 1 {
 		t.Errorf("aborted transactions %v, error %v", aborted, err)
+	}
+}
+
+// As in TestEpochThatBeginsInAHole, and also when a marker lets the log be recovered in full after all.
+func TestResumedEpochThatBeginsInAHole(t *testing.T) {
+	for _, marker := range []bool{false, true} {
+		e := newEnv(t, nil)
+		want := []epoch.Entry{{Epoch: 1, StartOffset: 0}, {Epoch: 2, StartOffset: 2}, {Epoch: 4, StartOffset: 7}}
+		for i, at := range []int64{0, 5, 9} { // the batches at 2 and 7 are gone
+			e.log.AssignEpoch(want[i].Epoch, want[i].StartOffset)
+			s := spec{at: at, leader: want[i].Epoch}
+			if marker && i == 2 {
+				s.id, s.txn = 8, true
+			}
+			if _, err := e.log.Append(build(s), Append{Origin: producer.OriginReplication, LeaderEpoch: want[i].Epoch}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := e.log.Flush(-1); err != nil {
+			t.Fatal(err)
+		}
+		e.log.Abandon()
+		if got := e.openWith(true).epochs; !reflect.DeepEqual(got, want) {
+			t.Fatalf("%v, want %v", got, want)
+		}
 	}
 }
