@@ -249,8 +249,9 @@ func (m *Manager) tell(p proposed, row *kmsg.AlterPartitionResponseTopicPartitio
 		if c.Joins {
 			expands = 1
 			why = append(why, fmt.Sprintf("%d has caught up at %d", c.ID, c.LogEnd))
+		} else if shrinks = 1; c.LogEnd < 0 {
+			why = append(why, fmt.Sprintf("%d has not fetched from this leader, for %s", c.ID, c.Lacking.Round(time.Millisecond)))
 		} else {
-			shrinks = 1
 			why = append(why, fmt.Sprintf("%d stands at %d and has lacked records for %s", c.ID, c.LogEnd, c.Lacking.Round(time.Millisecond)))
 		}
 	}

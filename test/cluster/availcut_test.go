@@ -135,13 +135,14 @@ func laggard(t *testing.T, s *cast) {
 	s.place(t, "laggard", [][]int32{{4, 5, 6}})
 	shrinks, expands := "kafka_server_replicamanager_isrshrinks_total", "kafka_server_replicamanager_isrexpands_total"
 	since, before := mark(t, s.Node(4)), s.metric(t, 4, shrinks)
+	s.must(t, "laggard", "held by all")
 	s.Wires.Cut(4, 6)
 	s.must(t, "laggard", "lacking", acksOne...)
 	s.until(t, testnode.Patience, "laggard", "the laggard is not in the ISR", func(p kadm.PartitionDetail) bool { return !slices.Contains(p.ISR, 6) })
 	if s.fenced(t)[6] {
 		t.Error("the laggard, which the controllers reach, is fenced")
 	}
-	says(t, s.Node(4), since, "ISR changed", "laggard-0", "6 stands at 0")
+	says(t, s.Node(4), since, "ISR changed", "laggard-0", "6 stands at 1")
 	if now := s.metric(t, 4, shrinks); now <= before {
 		t.Errorf("the metric of shrinks stays at %v", now)
 	}
