@@ -321,8 +321,8 @@ func (b *Broker) fragile() {
 	for range img.Brokers() {
 		brokers++
 	}
-	for _, name := range []string{"__consumer_offsets", "__transaction_state", "__share_group_state"} {
-		t, ok := img.Topic(name)
+	for _, x := range internalTopics {
+		t, ok := img.Topic(x.name)
 		if !ok || brokers < 2 {
 			continue
 		}
@@ -330,7 +330,7 @@ func (b *Broker) fragile() {
 			if len(p.Replicas) == 1 {
 				b.logger.Warn("an internal topic has partitions with one replica: when its broker is down, those who need it stop; it raises the number by itself "+
 					"unless its replication factor is set in the file or weir.internal.topics.auto.raise=false; by hand: kafka-reassign-partitions.sh --execute with a file as shown",
-					"topic", name, "file", fmt.Sprintf(`{"version":1,"partitions":[{"topic":"%s","partition":%d,"replicas":[%d,…]},…]}`, name, i, p.Replicas[0]))
+					"topic", x.name, "file", fmt.Sprintf(`{"version":1,"partitions":[{"topic":"%s","partition":%d,"replicas":[%d,…]},…]}`, x.name, i, p.Replicas[0]))
 				break
 			}
 		}

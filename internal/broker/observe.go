@@ -117,8 +117,12 @@ func (b *Broker) traffic() metrics.Traffic {
 	if b.replicas == nil {
 		return metrics.Traffic{}
 	}
-	c := b.replicas.Counts()
-	return metrics.Traffic{ReplicationBytesIn: c.ReplicationIn, ReplicationBytesOut: c.ReplicationOut}
+	var t metrics.Traffic
+	b.replicas.Each(func(r *partition.Replica) {
+		t.ReplicationBytesIn += r.Stats().ReplicationBytesIn.Load()
+		t.ReplicationBytesOut += r.Stats().ReplicationBytesOut.Load()
+	})
+	return t
 }
 
 func (b *Broker) controllerCounts() metrics.Controller {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"weir/internal/config"
@@ -94,16 +93,20 @@ func raised(s *config.Static) []controller.RaisedTopic {
 		return nil
 	}
 	var out []controller.RaisedTopic
-	for key, topic := range map[string]string{
-		"offsets.topic.replication.factor": "__consumer_offsets", "transaction.state.log.replication.factor": "__transaction_state",
-		"share.coordinator.state.topic.replication.factor": "__share_group_state",
-	} {
-		if _, set := s.Raw(key); !set {
-			out = append(out, controller.RaisedTopic{Name: topic, Target: 3})
+	for _, t := range internalTopics {
+		if _, set := s.Raw(t.factor); !set {
+			out = append(out, controller.RaisedTopic{Name: t.name, Target: 3})
 		}
 	}
-	slices.SortFunc(out, func(a, b controller.RaisedTopic) int { return strings.Compare(a.Name, b.Name) })
 	return out
+}
+
+// internalTopics are the topics that coordinators keep their state in, with the
+// key of their replication factor. They are taken in this order.
+var internalTopics = [...]struct{ name, factor string }{
+	{"__consumer_offsets", "offsets.topic.replication.factor"},
+	{"__share_group_state", "share.coordinator.state.topic.replication.factor"},
+	{"__transaction_state", "transaction.state.log.replication.factor"},
 }
 
 // staticVoters is controller.quorum.voters.

@@ -217,8 +217,6 @@ type Counts struct {
 	Partitions, Leaders, Offline, UnderReplicated, UnderMinISR, AtMinISR, Reassigning int
 	// ISR changes since the start, and those that the controller refused.
 	ISRShrinks, ISRExpands, ISRRefused int64
-	// Bytes copied from leaders and sent to followers since the start.
-	ReplicationIn, ReplicationOut int64
 }
 
 // Counts walks all replicas.
@@ -234,8 +232,6 @@ func (m *Manager) Counts() Counts {
 	m.mu.RUnlock()
 	m.Each(func(r *partition.Replica) {
 		c.Partitions++
-		c.ReplicationIn += r.Stats().ReplicationBytesIn.Load()
-		c.ReplicationOut += r.Stats().ReplicationBytesOut.Load()
 		h, leads := r.Health()
 		if !leads {
 			return
