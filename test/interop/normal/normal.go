@@ -8,7 +8,6 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strings"
 )
 
 // Names are the ports, addresses and directories of one run, and what stands for them in the output.
@@ -44,8 +43,11 @@ var rules = []struct {
 	{regexp.MustCompile(`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`), "UUID"},
 }
 
-// ids are candidates for UUIDs of Kafka: 22 characters of base64.
-var ids = regexp.MustCompile(`(^|[\s:="[(])([A-Za-z0-9_-]{22})\b`)
+// ids are candidates for UUIDs of Kafka: 22 characters of base64, of which the last holds two bits.
+var ids = regexp.MustCompile(`(^|[\s:="[(])([A-Za-z0-9_-]{21}[AQgw])\b`)
+
+// random is what no word of 22 letters has, be it a class or a key: both cases, and a digit or two capitals in a row.
+var random = regexp.MustCompile(`[a-z].*([0-9]|[A-Z]{2})|([0-9]|[A-Z]{2}).*[a-z]`)
 
 // Text is the output without what differs between runs. The UUIDs in keep stay: they are the same in every run.
 func Text(output string, names Names, keep ...string) string {
@@ -54,8 +56,7 @@ func Text(output string, names Names, keep ...string) string {
 		output = r.find.ReplaceAllString(output, r.put)
 	}
 	return ids.ReplaceAllStringFunc(output, func(s string) string {
-		// A word without a digit is a word, such as a class or a key.
-		if id := s[len(s)-22:]; strings.ContainsAny(id, "0123456789") && !slices.Contains(keep, id) {
+		if id := s[len(s)-22:]; random.MatchString(id) && !slices.Contains(keep, id) {
 			return s[:len(s)-22] + "ID"
 		}
 		return s
