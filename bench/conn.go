@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"testing"
 	"time"
 
@@ -24,6 +25,8 @@ type conn struct {
 	fmt  *kmsg.RequestFormatter
 	next int32  // correlation id
 	in   []byte // the last answer
+	// limit is how long an answer may take.
+	limit time.Duration
 }
 
 func dial(addr string) (*conn, error) {
@@ -31,7 +34,7 @@ func dial(addr string) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{nc: nc, r: bufio.NewReaderSize(nc, 64<<10), fmt: kmsg.NewRequestFormatter(kmsg.FormatterClientID("bench"))}, nil
+	return &conn{nc: nc, r: bufio.NewReaderSize(nc, 64<<10), fmt: kmsg.NewRequestFormatter(kmsg.FormatterClientID("bench")), limit: patience}, nil
 }
 
 func (c *conn) close() { _ = c.nc.Close() } // what was asked has been answered
@@ -61,7 +64,7 @@ func (c *conn) answer(req kmsg.Request, resp kmsg.Response) error {
 
 // frame reads one answer; it is valid until the next call.
 func (c *conn) frame() ([]byte, error) {
-	if err := c.nc.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.nc.SetReadDeadline(time.Now().Add(c.limit)); err != nil {
 		return nil, err
 	}
 	var size [4]byte
@@ -86,6 +89,7 @@ const (
 	produceVersion        = 12
 	fetchVersion          = 17
 	listOffsetsVersion    = 8
+	electLeadersVersion   = 2
 )
 
 // answers tells whether a broker answers as a member of its cluster.
@@ -126,23 +130,17 @@ type topic struct {
 	name       string
 	id         [16]byte
 	partitions int32
+	leaders    []string // addresses, by partition
+	isr        []int    // how many replicas are in sync, by partition
+	preferred  []bool   // the first replica leads, by partition
 }
 
-// createTopic makes a topic of one replica and waits for its leaders.
-func createTopic(t testing.TB, s System, name string, partitions int32) topic {
+// createTopic makes a topic and waits for its leaders.
+func createTopic(t testing.TB, s System, name string, partitions int32, replicas int16) topic {
 	t.Helper()
 	c := mustDial(t, s)
 	defer c.close()
-	req := kmsg.NewCreateTopicsRequest()
-	req.Version, req.TimeoutMillis = createTopicsVersion, int32(patience/time.Millisecond)
-	nt := kmsg.NewCreateTopicsRequestTopic()
-	nt.Topic, nt.NumPartitions, nt.ReplicationFactor = name, partitions, 1
-	req.Topics = append(req.Topics, nt)
-	resp := kmsg.NewCreateTopicsResponse()
-	if err := c.ask(&req, &resp); err != nil {
-		t.Fatal(err)
-	}
-	if err := kerr.ErrorForCode(resp.Topics[0].ErrorCode); err != nil {
+	if err := c.createTopic(name, partitions, replicas); err != nil {
 		t.Fatalf("creating %s: %v", name, err)
 	}
 	var made topic
@@ -150,10 +148,24 @@ func createTopic(t testing.TB, s System, name string, partitions int32) topic {
 		if made, err = c.leaders(name); err != nil {
 			return err
 		}
-		_, err = c.ends(made) // the metadata may be ahead of the leader
+		_, err = made.ends() // the metadata may be ahead of the leader
 		return err
 	})
 	return made
+}
+
+// createTopic makes a topic and waits for nothing but the answer.
+func (c *conn) createTopic(name string, partitions int32, replicas int16) error {
+	req := kmsg.NewCreateTopicsRequest()
+	req.Version, req.TimeoutMillis = createTopicsVersion, int32(patience/time.Millisecond)
+	nt := kmsg.NewCreateTopicsRequestTopic()
+	nt.Topic, nt.NumPartitions, nt.ReplicationFactor = name, partitions, replicas
+	req.Topics = append(req.Topics, nt)
+	resp := kmsg.NewCreateTopicsResponse()
+	if err := c.ask(&req, &resp); err != nil {
+		return err
+	}
+	return kerr.ErrorForCode(resp.Topics[0].ErrorCode)
 }
 
 // leaders finds a topic all of whose partitions have a leader.
@@ -166,12 +178,39 @@ func (c *conn) leaders(name string) (topic, error) {
 	if err := kerr.ErrorForCode(mt.ErrorCode); err != nil {
 		return topic{}, err
 	}
+	brokers := map[int32]string{}
+	for _, b := range m.Brokers {
+		brokers[b.NodeID] = address(b)
+	}
+	n := len(mt.Partitions)
+	tp := topic{name: name, id: mt.TopicID, partitions: int32(n), leaders: make([]string, n), isr: make([]int, n), preferred: make([]bool, n)}
 	for _, p := range mt.Partitions {
-		if p.Leader < 0 || p.ErrorCode != 0 {
+		if p.Leader < 0 || p.ErrorCode != 0 || brokers[p.Leader] == "" {
 			return topic{}, fmt.Errorf("%s-%d has leader %d, error %w", name, p.Partition, p.Leader, kerr.ErrorForCode(p.ErrorCode))
 		}
+		tp.leaders[p.Partition], tp.isr[p.Partition], tp.preferred[p.Partition] = brokers[p.Leader], len(p.ISR), p.Replicas[0] == p.Leader
 	}
-	return topic{name: name, id: mt.TopicID, partitions: int32(len(mt.Partitions))}, nil
+	return tp, nil
+}
+
+func address(b kmsg.MetadataResponseBroker) string {
+	return net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
+}
+
+// byLeader groups the partitions by who leads them. The groups are in the order of their first partitions.
+func (tp topic) byLeader() [][]int32 {
+	var out [][]int32
+	place := map[string]int{}
+	for p, addr := range tp.leaders {
+		i, ok := place[addr]
+		if !ok {
+			i = len(out)
+			place[addr] = i
+			out = append(out, nil)
+		}
+		out[i] = append(out[i], int32(p))
+	}
+	return out
 }
 
 // deleteTopic deletes a topic.
@@ -199,13 +238,30 @@ func mustDial(t testing.TB, s System) *conn {
 	return c
 }
 
-// ends asks for the log ends of a topic's partitions.
-func (c *conn) ends(tp topic) ([]int64, error) {
+// ends asks the leaders for the log ends of a topic's partitions.
+func (tp topic) ends() ([]int64, error) {
+	out := make([]int64, tp.partitions)
+	for _, group := range tp.byLeader() {
+		c, err := dial(tp.leaders[group[0]])
+		if err != nil {
+			return nil, err
+		}
+		err = c.ends(tp, group, out)
+		c.close()
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// ends asks for the log ends of some partitions of a topic and puts them into out.
+func (c *conn) ends(tp topic, partitions []int32, out []int64) error {
 	req := kmsg.NewListOffsetsRequest()
 	req.Version = listOffsetsVersion
 	rt := kmsg.NewListOffsetsRequestTopic()
 	rt.Topic = tp.name
-	for p := range tp.partitions {
+	for _, p := range partitions {
 		rp := kmsg.NewListOffsetsRequestTopicPartition()
 		rp.Partition, rp.Timestamp = p, -1
 		rt.Partitions = append(rt.Partitions, rp)
@@ -213,16 +269,15 @@ func (c *conn) ends(tp topic) ([]int64, error) {
 	req.Topics = append(req.Topics, rt)
 	resp := kmsg.NewListOffsetsResponse()
 	if err := c.ask(&req, &resp); err != nil {
-		return nil, err
+		return err
 	}
-	out := make([]int64, tp.partitions)
 	for _, p := range resp.Topics[0].Partitions {
 		if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-			return nil, fmt.Errorf("%s-%d: %w", tp.name, p.Partition, err)
+			return fmt.Errorf("%s-%d: %w", tp.name, p.Partition, err)
 		}
 		out[p.Partition] = p.Offset
 	}
-	return out, nil
+	return nil
 }
 
 // producerID asks for the id of an idempotent producer.

@@ -4,6 +4,7 @@
 //	run.go         the scenarios of a run, system by system
 //	report.go      rows, ratios, goals; the table and test/results/bench.json
 //	system.go      a System under test: start, stop, kill, where it listens, its processes
+//	trio.go        three nodes that form a cluster;  probe.go  how long writing stands still when one goes
 //	proc.go        CPU time and resident memory of those processes, from /proc
 //	conn.go        one connection that speaks the protocol; topics, leaders, offsets
 //	batches.go     the record batches that are sent, made once
@@ -19,8 +20,9 @@
 // application sees them, before compression). It hardly depends on how fast the client or the disk is.
 //
 // Both systems run with the same server.properties (see Properties) and their own defaults otherwise; neither fsyncs what
-// it appends. Apache Kafka runs with the oracle's heap, the C2 compiler and no class data archive.
+// it appends. Apache Kafka runs with the oracle's heap (three nodes: with that of its start script), the C2 compiler and no
+// class data archive.
 //
-// Another scenario is a file with a Scenario in it, entered in Scenarios. It gets its System from Bench.Start; one with
-// several nodes starts several and sums over Pids.
+// Another scenario is a file with a Scenario in it, entered in Scenarios. It gets its System from Bench.Start, or from
+// startTrio when it wants three nodes.
 package bench

@@ -19,7 +19,7 @@ const (
 	fetchWaitMs    = 500
 )
 
-// consumer reads some partitions of a topic over one connection, in a fetch session.
+// consumer reads some partitions of a topic, which one broker leads, over one connection, in a fetch session.
 type consumer struct {
 	*conn
 	topic   topic
@@ -30,8 +30,8 @@ type consumer struct {
 	records int64
 }
 
-func newConsumer(s System, tp topic, partitions []int32) (*consumer, error) {
-	c, err := dial(s.Bootstrap()[0])
+func newConsumer(tp topic, partitions []int32) (*consumer, error) {
+	c, err := dial(tp.leaders[partitions[0]])
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func consume(t testing.TB, s System, tp topic, n int, records int64) received {
 	var wg sync.WaitGroup
 	start := time.Now()
 	for i := range n {
-		wg.Go(func() { counts[i], errs[i] = consumeShare(s, tp, i, n, ends) })
+		wg.Go(func() { counts[i], errs[i] = consumeShare(tp, i, n, ends) })
 	}
 	wg.Wait()
 	out := received{took: time.Since(start)}
@@ -132,14 +132,14 @@ func consume(t testing.TB, s System, tp topic, n int, records int64) received {
 }
 
 // consumeShare reads every n-th partition up to its end.
-func consumeShare(s System, tp topic, i, n int, ends []int64) (int64, error) {
+func consumeShare(tp topic, i, n int, ends []int64) (int64, error) {
 	var mine []int32
 	var want int64
 	for p := int32(i); p < tp.partitions; p += int32(n) {
 		mine = append(mine, p)
 		want += ends[p]
 	}
-	f, err := newConsumer(s, tp, mine)
+	f, err := newConsumer(tp, mine)
 	if err != nil {
 		return 0, err
 	}
@@ -152,11 +152,16 @@ func consumeShare(s System, tp topic, i, n int, ends []int64) (int64, error) {
 	return f.records, nil
 }
 
+// endsOf are the log ends of a topic, asked from those who lead now.
 func endsOf(s System, tp topic) ([]int64, error) {
 	c, err := dial(s.Bootstrap()[0])
 	if err != nil {
 		return nil, err
 	}
-	defer c.close()
-	return c.ends(tp)
+	now, err := c.leaders(tp.name)
+	c.close()
+	if err != nil {
+		return nil, err
+	}
+	return now.ends()
 }

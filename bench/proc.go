@@ -115,7 +115,13 @@ func peak(t testing.TB, s System, work func()) float64 {
 // poll asks again and again, with hardly a pause, until ask returns nil.
 func poll(t testing.TB, limit time.Duration, what string, ask func() error) {
 	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
+	pollEvery(t, time.Millisecond, limit, what, ask)
+}
+
+// pollEvery is poll for what costs those who are asked something.
+func pollEvery(t testing.TB, every, limit time.Duration, what string, ask func() error) {
+	t.Helper()
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	deadline := time.Now().Add(limit)
 	for {

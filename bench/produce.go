@@ -28,9 +28,10 @@ type producer struct {
 	delays []time.Duration
 }
 
-// newProducer connects and makes its requests. partitions are those it writes to, all in each request.
-func newProducer(s System, tp topic, l load, partitions []int32, seed uint64) (*producer, error) {
-	c, err := dial(s.Bootstrap()[0])
+// newProducer connects and makes its requests. partitions are those it writes to, all in each
+// request; one broker leads them.
+func newProducer(tp topic, l load, partitions []int32, seed uint64) (*producer, error) {
+	c, err := dial(tp.leaders[partitions[0]])
 	if err != nil {
 		return nil, err
 	}
@@ -146,20 +147,23 @@ func sleepUntil(at time.Time) {
 // producers share the partitions of a topic.
 type producers []*producer
 
-// newProducers makes n producers. A producer's request has a batch for each of its partitions, but for at most span.
-func newProducers(t testing.TB, s System, tp topic, l load, n int) producers {
+// newProducers makes n producers for each broker, which share the partitions that it leads. A producer's request has a
+// batch for each of its partitions.
+func newProducers(t testing.TB, tp topic, l load, n int) producers {
 	t.Helper()
 	var ps producers
-	for i := range n {
-		var mine []int32
-		for p := int32(i); p < tp.partitions; p += int32(n) {
-			mine = append(mine, p)
+	for _, led := range tp.byLeader() {
+		for i := range min(n, len(led)) {
+			var mine []int32
+			for k := i; k < len(led); k += n {
+				mine = append(mine, led[k])
+			}
+			p, err := newProducer(tp, l, mine, uint64(len(ps)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ps = append(ps, p)
 		}
-		p, err := newProducer(s, tp, l, mine, uint64(i))
-		if err != nil {
-			t.Fatal(err)
-		}
-		ps = append(ps, p)
 	}
 	return ps
 }

@@ -17,9 +17,9 @@ import (
 type Figure struct {
 	Name string
 	Unit string
-	// Goal is the largest ratio (Weir to Apache Kafka) that is good enough; 0 when there is none.
+	// Goal is the largest ratio (Weir to Apache Kafka) that is good enough, with More the smallest; 0 when there is none.
 	Goal float64
-	// More says that a larger value is better. Such figures have no goal.
+	// More says that a larger value is better.
 	More bool
 }
 
@@ -49,10 +49,18 @@ func (r *Row) Verdict() string {
 	switch {
 	case !ok || r.Goal == 0:
 		return ""
-	case ratio <= r.Goal:
+	case r.More && ratio >= r.Goal, !r.More && ratio <= r.Goal:
 		return "met"
 	}
 	return "missed"
+}
+
+// bound is the sign before the goal.
+func (f Figure) bound() string {
+	if f.More {
+		return "≥"
+	}
+	return "≤"
 }
 
 // Report collects the rows of a run.
@@ -107,7 +115,7 @@ func (r *Report) Print(w io.Writer) error {
 			line[4] = fmt.Sprintf("%.3f", ratio)
 		}
 		if row.Goal > 0 {
-			line[5] = fmt.Sprintf("≤ %.3f", row.Goal)
+			line[5] = fmt.Sprintf("%s %.3f", row.bound(), row.Goal)
 		}
 		lines = append(lines, line)
 	}

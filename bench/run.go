@@ -29,6 +29,8 @@ func Scenarios() []Scenario {
 		{"consume", consumeScenario},
 		{"latency", latencyScenario},
 		{"partitions", partitionsScenario},
+		{"cluster", clusterScenario},
+		{"many", manyScenario},
 		{"java", javaScenario},
 	}
 }
@@ -139,6 +141,15 @@ func (b *Bench) Start() {
 	b.Helper()
 	b.New()
 	b.start()
+}
+
+// startTrio formats and starts three nodes.
+func (b *Bench) startTrio() trio {
+	b.Helper()
+	c := newTrio(b.T, b.Kind)
+	b.System = c
+	b.start()
+	return c
 }
 
 // start starts the node and returns how long it took to its first answer, in s.

@@ -13,8 +13,8 @@ func consumeScenario(b *Bench) {
 		if l.acks != 1 {
 			continue // makes no difference to who reads
 		}
-		tp := b.topic(partitions)
-		ps := newProducers(b.T, b.System, tp, l, clients)
+		tp := b.topic(partitions, 1)
+		ps := newProducers(b.T, tp, l, clients)
 		s := ps.run(b.T, bytes, inFlight, nil)
 		ps.close()
 		cold, warm := b.warmUp(bytes, least, func() round { return b.consumeRound(tp, l, s) })

@@ -17,7 +17,7 @@ func javaScenario(b *Bench) {
 	}
 	b.Start()
 	const records, size = 1_000_000, 1000
-	createTopic(b.T, b.System, "java", partitions)
+	createTopic(b.T, b.System, "java", partitions, 1)
 	var produced, consumed []round
 	for range 3 {
 		produced = append(produced, b.java(records*size, regexp.MustCompile(`([\d.]+) records/sec \([\d.]+ MB/sec\), [\d.]+ ms avg.*95th`), "kafka-producer-perf-test",

@@ -23,12 +23,12 @@ func latencyScenario(b *Bench) {
 	for _, acks := range []int16{1, -1} {
 		l := load{valueBytes: 1 << 10, batchBytes: pacedBatch, acks: acks}
 		bytes := amount[int64](b, gb/2, 10<<20)
-		b.warmUp(bytes, least, func() round { return b.produceRound(l, bytes) })
+		b.warmUp(bytes, least, func() round { return b.produceRound(oneBroker, l, bytes) })
 		least = 0
-		tp := b.topic(clients)
-		ps := newProducers(b.T, b.System, tp, l, clients)
-		b.paced(ps, tp, amount(b, pacedWarmup, 100*time.Millisecond))
-		acked, seen := b.paced(ps, tp, amount(b, 20*time.Second, 200*time.Millisecond))
+		tp := b.topic(clients, 1)
+		ps := newProducers(b.T, tp, l, clients)
+		b.paced(ps, tp, interval, amount(b, pacedWarmup, 100*time.Millisecond))
+		acked, seen := b.paced(ps, tp, interval, amount(b, 20*time.Second, 200*time.Millisecond))
 		ps.close()
 		b.drop(tp)
 		b.putLatency(fmt.Sprintf("acks=%d acknowledged", acks), acked)
@@ -42,32 +42,33 @@ func (b *Bench) putLatency(name string, sorted []time.Duration) {
 	b.put(Figure{Name: name + ": p99.9", Unit: "ms"}, single(quantile(sorted, 0.999)))
 }
 
-// paced runs producers and consumers at the fixed rate, and returns both kinds of delays, ascending.
-func (b *Bench) paced(ps producers, tp topic, length time.Duration) (acked, seen []time.Duration) {
+// paced runs producers, and a consumer for each partition, at the fixed rate of a request every so often, and returns both
+// kinds of delays, ascending. Each partition is in the requests of one producer, alone.
+func (b *Bench) paced(ps producers, tp topic, every, length time.Duration) (acked, seen []time.Duration) {
 	b.Helper()
 	ends, err := endsOf(b.System, tp)
 	if err != nil {
 		b.Fatal(err)
 	}
-	n := int(length / interval)
+	n := int(length / every)
 	begin := time.Now().Add(50 * time.Millisecond)
-	due := func(i int) time.Time { return begin.Add(time.Duration(i) * interval) }
-	delays, errs := make([][]time.Duration, len(ps)), make([]error, len(ps))
+	due := func(i int) time.Time { return begin.Add(time.Duration(i) * every) }
+	delays, errs := make([][]time.Duration, tp.partitions), make([]error, tp.partitions)
 	var wg sync.WaitGroup
-	for i, p := range ps {
-		f, err := newConsumer(b.System, tp, []int32{int32(i)})
+	for i := range tp.partitions {
+		f, err := newConsumer(tp, []int32{i})
 		if err != nil {
 			b.Fatal(err)
 		}
-		f.offsets[int32(i)] = ends[i]
+		f.offsets[i] = ends[i]
 		wg.Go(func() {
 			defer f.close()
-			delays[i], errs[i] = f.watch(int32(i), n, p.load.records(), due)
+			delays[i], errs[i] = f.watch(i, n, ps[0].load.records(), due)
 		})
 	}
 	s := ps.run(b.T, int64(n)*int64(len(ps))*ps[0].bytes(), pacedDepth, due)
 	wg.Wait()
-	for i := range ps {
+	for i := range errs {
 		if errs[i] != nil {
 			b.Fatal(errs[i])
 		}

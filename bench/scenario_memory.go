@@ -9,12 +9,12 @@ import (
 func memoryScenario(b *Bench) {
 	b.Start()
 	l := load{valueBytes: 1 << 10, batchBytes: javaBatch, acks: -1}
-	tp := b.topic(partitions)
+	tp := b.topic(partitions, 1)
 	settle(b)
 	b.put(Figure{Name: "resident, idle", Unit: "MB", Goal: 1.0 / 6}, single(resident(b.T, b.System)/1e6))
 	bytes := amount[int64](b, gb/2, 20<<20)
-	b.warmUp(bytes, kafkaWarm, func() round { return b.produceRound(l, bytes) })
-	ps := newProducers(b.T, b.System, tp, l, clients)
+	b.warmUp(bytes, kafkaWarm, func() round { return b.produceRound(oneBroker, l, bytes) })
+	ps := newProducers(b.T, tp, l, clients)
 	ps.run(b.T, bytes/2, inFlight, nil)
 	most := peak(b.T, b.System, func() { b.both(ps, tp, bytes) })
 	ps.close()
@@ -31,7 +31,7 @@ func (b *Bench) both(ps producers, tp topic, bytes int64) {
 	errs := make([]error, clients)
 	var wg sync.WaitGroup
 	for i := range clients {
-		wg.Go(func() { _, errs[i] = consumeShare(b.System, tp, i, clients, ends) })
+		wg.Go(func() { _, errs[i] = consumeShare(tp, i, clients, ends) })
 	}
 	ps.run(b.T, bytes, inFlight, nil)
 	wg.Wait()

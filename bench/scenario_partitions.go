@@ -18,7 +18,7 @@ func partitionsScenario(b *Bench) {
 	var topics []topic
 	begin := time.Now()
 	for i := range manyTopics {
-		topics = append(topics, createTopic(b.T, b.System, fmt.Sprintf("many-%d", i), int32(count/manyTopics)))
+		topics = append(topics, createTopic(b.T, b.System, fmt.Sprintf("many-%d", i), int32(count/manyTopics), 1))
 	}
 	b.put(Figure{Name: fmt.Sprintf("create %d partitions", count), Unit: "s"}, single(time.Since(begin).Seconds()))
 	b.fill(topics, amount[int64](b, 2*gb, 4<<20))
@@ -43,7 +43,7 @@ func partitionsScenario(b *Bench) {
 	}
 	topics = nil
 	for i := range manyTopics {
-		topics = append(topics, createTopic(b.T, b.System, fmt.Sprintf("killed-%d", i), int32(count/manyTopics)))
+		topics = append(topics, createTopic(b.T, b.System, fmt.Sprintf("killed-%d", i), int32(count/manyTopics), 1))
 	}
 	b.fill(topics, amount[int64](b, 2*gb, 4<<20))
 	ends = b.ends(topics)
@@ -65,7 +65,7 @@ func (b *Bench) fill(topics []topic, bytes int64) {
 	l := load{valueBytes: 1 << 10, batchBytes: javaBatch, acks: 1}
 	for _, tp := range topics {
 		// So that a request has about 20 batches, as a producer's to many partitions.
-		ps := newProducers(b.T, b.System, tp, l, max(1, int(tp.partitions)/20))
+		ps := newProducers(b.T, tp, l, max(1, int(tp.partitions)/20))
 		ps.run(b.T, bytes/int64(len(topics)), 1, nil)
 		ps.close()
 	}

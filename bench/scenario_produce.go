@@ -6,11 +6,20 @@ import (
 	"weir/internal/batch"
 )
 
-// The shape of the topics that are produced to and consumed from: each client has three partitions.
+// The shape of the topics of one node that are produced to and consumed from: each client has three partitions.
 const (
 	clients    = 4
 	partitions = 12
 )
+
+// shape is that of a topic and of those who produce to it.
+type shape struct {
+	partitions int
+	replicas   int16
+	clients    int // for each broker
+}
+
+var oneBroker = shape{partitions, 1, clients}
 
 // loads are all kinds of produced records.
 func loads() []load {
@@ -31,13 +40,13 @@ func produceScenario(b *Bench) {
 	least := kafkaWarm
 	bytes := amount[int64](b, gb/2, 20<<20)
 	for _, l := range loads() {
-		cold, warm := b.warmUp(bytes, least, func() round { return b.produceRound(l, bytes) })
+		cold, warm := b.warmUp(bytes, least, func() round { return b.produceRound(oneBroker, l, bytes) })
 		least = 0
 		b.putProduce(l.String(), cold, warm)
 	}
 	// The same with large batches, as busy clients with a linger send them.
 	l := load{valueBytes: 1 << 10, batchBytes: 256 << 10, acks: 1}
-	cold, warm := b.warmUp(bytes, 0, func() round { return b.produceRound(l, bytes) })
+	cold, warm := b.warmUp(bytes, 0, func() round { return b.produceRound(oneBroker, l, bytes) })
 	b.putProduce(l.String()+", batches of 256 KiB", cold, warm)
 }
 
@@ -48,10 +57,10 @@ func (b *Bench) putProduce(name string, cold, warm round) {
 
 // produceRound sends so many bytes to a topic of its own, which goes before the disk has to take what was sent: what the
 // disk does when the page cache is full is not what is measured.
-func (b *Bench) produceRound(l load, bytes int64) round {
+func (b *Bench) produceRound(sh shape, l load, bytes int64) round {
 	b.Helper()
-	tp := b.topic(partitions)
-	ps := newProducers(b.T, b.System, tp, l, clients)
+	tp := b.topic(sh.partitions, sh.replicas)
+	ps := newProducers(b.T, tp, l, sh.clients)
 	before := cpu(b.T, b.System)
 	s := ps.run(b.T, bytes, inFlight, nil)
 	used := cpu(b.T, b.System) - before
@@ -63,10 +72,10 @@ func (b *Bench) produceRound(l load, bytes int64) round {
 }
 
 // topic makes a topic with a new name.
-func (b *Bench) topic(partitions int) topic {
+func (b *Bench) topic(partitions int, replicas int16) topic {
 	b.Helper()
 	b.topics++
-	return createTopic(b.T, b.System, fmt.Sprintf("bench-%d", b.topics), int32(partitions))
+	return createTopic(b.T, b.System, fmt.Sprintf("bench-%d", b.topics), int32(partitions), replicas)
 }
 
 // drop deletes a topic and waits until its files have gone.

@@ -15,7 +15,7 @@ func startScenario(b *Bench) {
 	b.New()
 	cold := b.start()
 	l := load{valueBytes: 1 << 10, batchBytes: javaBatch, acks: -1}
-	ps := newProducers(b.T, b.System, createTopic(b.T, b.System, "start", 12), l, 1)
+	ps := newProducers(b.T, createTopic(b.T, b.System, "start", 12, 1), l, 1)
 	ps.run(b.T, 10<<20, inFlight, nil)
 	ps.close()
 	var took []float64

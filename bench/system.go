@@ -55,7 +55,10 @@ func (n oneNode) Launch(t testing.TB)   { n.Node.Launch(t) }
 func (n oneNode) Bootstrap() []string   { return []string{n.Addr} }
 func (n oneNode) Pids() []int           { return []int{n.PID()} }
 
-func (n oneNode) Holds(topic string) error {
+func (n oneNode) Holds(topic string) error { return holds(n.Node, topic) }
+
+// holds is an error while a log directory of the node holds something of the topic.
+func holds(n *testnode.Node, topic string) error {
 	for _, dir := range n.LogDirs {
 		left, err := filepath.Glob(filepath.Join(dir, topic+"-*"))
 		if err != nil {

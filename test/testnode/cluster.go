@@ -33,7 +33,9 @@ const (
 type Member struct {
 	System System // Ours when empty
 	Roles  Roles  // Both when empty
-	Props  map[string]string
+	// LogDirs is how many log.dirs; 1 when 0.
+	LogDirs int
+	Props   map[string]string
 	// First: with dynamic voters, this one is the only voter at the start.
 	First bool
 }
@@ -45,6 +47,7 @@ type ClusterOptions struct {
 	Props   map[string]string
 	Unset   []string // keys that NewCluster would write and that stay at their defaults
 	Faulty  bool     // Weir's nodes are a build whose disks can be made to fail: see Node.Faults
+	Stock   bool     // Apache Kafka runs as its users do, with the heap of its own start script; see Options.Stock
 	Wired   bool     // the network between nodes, and to clients, can be cut: see Wires
 }
 
@@ -74,6 +77,9 @@ func NewCluster(t testing.TB, o ClusterOptions) *Cluster {
 	alone := slices.ContainsFunc(o.Members, func(m Member) bool { return m.First })
 	for i, m := range o.Members {
 		n := newMember(t, int32(i+1), m)
+		if o.Stock {
+			n.stock, n.heap = true, scriptHeap
+		}
 		c.Nodes = append(c.Nodes, n)
 		if o.Wired {
 			n.wire(t, c.Wires)
@@ -115,6 +121,9 @@ func NewCluster(t testing.TB, o ClusterOptions) *Cluster {
 	}
 	return c
 }
+
+// scriptHeap is what kafka-server-start.sh gives a broker.
+const scriptHeap = "-Xmx1G -Xms1G"
 
 // wire puts the node's listeners behind proxies: what others are told are the proxies' addresses.
 func (n *Node) wire(t testing.TB, w *Wires) {
@@ -178,7 +187,9 @@ func newMember(t testing.TB, id int32, m Member) *Node {
 		n.roles = Both
 	}
 	n.binary = Binary(t)
-	n.LogDirs = []string{filepath.Join(n.Dir, "data-1")}
+	for i := range max(m.LogDirs, 1) {
+		n.LogDirs = append(n.LogDirs, filepath.Join(n.Dir, fmt.Sprintf("data-%d", i+1)))
+	}
 	var listeners []string
 	if n.roles != ControllerOnly {
 		n.Addr = "127.0.0.1:" + strconv.Itoa(FreePort(t))
@@ -194,7 +205,7 @@ func newMember(t testing.TB, id int32, m Member) *Node {
 		"controller.listener.names":                "CONTROLLER",
 		"listeners":                                strings.Join(listeners, ","),
 		"listener.security.protocol.map":           "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-		"log.dirs":                                 n.LogDirs[0],
+		"log.dirs":                                 strings.Join(n.LogDirs, ","),
 		"offsets.topic.replication.factor":         "1",
 		"transaction.state.log.replication.factor": "1",
 		"transaction.state.log.min.isr":            "1",

@@ -50,6 +50,7 @@ type Node struct {
 	roles   Roles
 	binary  string
 	stock   bool
+	heap    string // of a stock Apache Kafka; the oracle's when empty
 	props   map[string]string
 	started int // how many processes have been started
 	proc    *process

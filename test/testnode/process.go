@@ -67,6 +67,9 @@ func (n *Node) Launch(t testing.TB, args ...string) {
 		cmd = exec.Command(Oracle(t), "kafka-server-start", n.Properties())
 		if n.stock {
 			cmd.Env = append(os.Environ(), "KAFKA_FAST=")
+			if n.heap != "" {
+				cmd.Env = append(cmd.Env, "KAFKA_HEAP="+n.heap)
+			}
 		} else {
 			cmd.Env = oracleEnv("-Xmx512m -Xms128m") // the cleaner alone has 128 MiB, twice while it is reconfigured
 		}
