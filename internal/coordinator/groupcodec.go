@@ -4,13 +4,33 @@ import (
 	"weir/internal/batch"
 	"weir/internal/group"
 	"weir/internal/records"
+	"weir/internal/storage/producer"
 )
 
 // groupCodec is the records of __consumer_offsets.
 type groupCodec struct{}
 
 // Encode is Codec's.
-func (groupCodec) Encode(r *group.Record) (key, value []byte) { return r.Append(nil) }
+func (groupCodec) Encode(r *group.Record) (key, value []byte) {
+	if m := r.Marker; m != nil {
+		e := records.EndTxn{Commit: m.Commit, CoordinatorEpoch: m.CoordinatorEpoch}
+		return e.ControlKey(), e.ControlValue()
+	}
+	return r.Append(nil)
+}
+
+// Envelope is Codec's.
+func (groupCodec) Envelope(r *group.Record) Envelope {
+	e := Plain()
+	if r.Producer == batch.NoProducerID {
+		return e
+	}
+	e.ProducerID, e.Epoch, e.Guard, e.Unverified = r.Producer, r.Epoch, producer.Guard(r.Guard), r.Unverified
+	if r.Marker != nil {
+		e.Control, e.TxnVersion = true, r.Marker.Version
+	}
+	return e
+}
 
 // Decode is Codec's.
 func (groupCodec) Decode(e batch.Entry, r *batch.Record, base int64) (group.Record, bool, error) {

@@ -33,6 +33,7 @@ type GroupsOptions struct {
 	LoadBuffer  int         // offsets.load.buffer.size
 	Compression batch.Codec // offsets.topic.compression.codec
 	Image       func() *image.Image
+	Txns        Verifier
 	Buffers     *batch.Pool
 	Clock       clock.Clock
 	Rand        *rng.Source
@@ -219,6 +220,12 @@ func kindOf(err error) *kerr.Error {
 	case errors.Is(err, ErrNotCoordinator), errors.Is(err, statemachine.ErrNotLeader), errors.Is(err, statemachine.ErrStopped),
 		errors.As(err, &disk), errors.As(err, &damaged), errors.Is(err, storage.ErrNoSpace), errors.Is(err, storage.ErrClosed):
 		return kerr.NotCoordinator
+	case errors.Is(err, storage.ErrInvalidEpoch):
+		return kerr.InvalidProducerEpoch
+	case errors.Is(err, storage.ErrInvalidTxnState):
+		return kerr.InvalidTxnState
+	case errors.Is(err, storage.ErrCoordinatorFenced):
+		return kerr.TransactionCoordinatorFenced
 	case errors.As(err, &few), errors.Is(err, errNotCommitted), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return kerr.CoordinatorNotAvailable
 	}
@@ -240,6 +247,11 @@ func (g *Groups) Partition(id string) int32 {
 	if t, ok := g.o.Image().Topic(OffsetsTopic); ok {
 		n = int32(t.NumPartitions())
 	}
+	return PartitionOf(id, n)
+}
+
+// PartitionOf is the partition, of n, that Kafka gives to a group or transactional id.
+func PartitionOf(id string, n int32) int32 {
 	h := javaHash(id)
 	if h == -1<<31 {
 		return 0 // Java's abs of it is negative; Kafka takes 0

@@ -12,6 +12,7 @@ import (
 	"weir/internal/clock"
 	"weir/internal/partition"
 	"weir/internal/statemachine"
+	"weir/internal/storage/producer"
 )
 
 var (
@@ -42,6 +43,24 @@ type Codec[R any] interface {
 	// Decode reads one record of a batch, control records included. With ok false
 	// there is nothing to apply. It keeps no reference to the record.
 	Decode(e batch.Entry, r *batch.Record, base int64) (out R, ok bool, err error)
+	// Envelope is what the batch of a record says beside it.
+	Envelope(r *R) Envelope
+}
+
+// Envelope is the header of a batch, as far as its records decide on it. Records
+// with different ones do not share a batch.
+type Envelope struct {
+	ProducerID int64 // of a transaction, batch.NoProducerID for none
+	Epoch      int16
+	Control    bool           // the record is a transaction's marker
+	Guard      producer.Guard // of a transaction's first batch
+	Unverified bool           // the batch needs no guard
+	TxnVersion int16          // by whose rules a marker is checked
+}
+
+// Plain is the envelope of a record outside of transactions.
+func Plain() Envelope {
+	return Envelope{ProducerID: batch.NoProducerID, Epoch: batch.NoProducerEpoch, TxnVersion: -1}
 }
 
 // Options is what a Runtime is made of.
@@ -55,9 +74,11 @@ type Options[C, S, R any] struct {
 	LoadBuffer int
 	// Codec of what is written.
 	Compression batch.Codec
-	Buffers     *batch.Pool
-	Clock       clock.Clock
-	Logger      *slog.Logger
+	// BaseSequence of batches outside of transactions: Kafka's coordinators differ.
+	BaseSequence int32
+	Buffers      *batch.Pool
+	Clock        clock.Clock
+	Logger       *slog.Logger
 }
 
 // Runtime is all partitions of one internal topic that this broker leads. Its
@@ -188,6 +209,24 @@ func (rt *Runtime[C, S, R]) Committed(id int32) (S, error) {
 		return none, err
 	}
 	return s.machine.Committed().State, nil
+}
+
+// Epoch is the leader epoch in which a partition is coordinated here. Errors as Submit.
+func (rt *Runtime[C, S, R]) Epoch(id int32) (int32, error) {
+	s, err := rt.shard(id)
+	if err != nil {
+		return -1, err
+	}
+	return s.epoch, nil
+}
+
+// Replica is the log of a partition. Errors as Submit.
+func (rt *Runtime[C, S, R]) Replica(id int32) (*partition.Replica, error) {
+	s, err := rt.shard(id)
+	if err != nil {
+		return nil, err
+	}
+	return s.replica, nil
 }
 
 // Active lists the partitions that have been loaded; loading counts the others

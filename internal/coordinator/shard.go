@@ -230,8 +230,9 @@ func (s *shard[C, S, R]) Resign(int32) { s.resign = true }
 func (s *shard[C, S, R]) Append(_ int32, recs []R, atomic bool) (int64, error) {
 	limit := int(s.replica.Log().Config().MaxMessageBytes)
 	for first := true; len(recs) > 0; first = false {
-		b, n := s.pack(recs, limit, atomic)
-		if err := s.append(b, first); err != nil {
+		e := s.rt.o.Codec.Envelope(&recs[0])
+		b, n := s.pack(recs, e, limit, atomic)
+		if err := s.append(b, e, first); err != nil {
 			return 0, err
 		}
 		recs = recs[n:]
@@ -239,10 +240,13 @@ func (s *shard[C, S, R]) Append(_ int32, recs []R, atomic bool) (int64, error) {
 	return s.end - 1, nil
 }
 
-// pack makes a batch of as many records as fit; at least one.
-func (s *shard[C, S, R]) pack(recs []R, limit int, atomic bool) (batch.Batch, int) {
+// pack makes a batch of as many records with envelope e as fit; at least one.
+func (s *shard[C, S, R]) pack(recs []R, e Envelope, limit int, atomic bool) (batch.Batch, int) {
 	o := batch.NewOptions()
-	o.Codec, o.BaseSequence = s.rt.o.Compression, 0 // Kafka's coordinators leave the sequence at 0
+	o.ProducerID, o.ProducerEpoch, o.Transactional, o.Control = e.ProducerID, e.Epoch, e.ProducerID != batch.NoProducerID, e.Control
+	if !e.Control {
+		o.Codec, o.BaseSequence = s.rt.o.Compression, s.rt.o.BaseSequence
+	}
 	if s.build == nil {
 		s.build = batch.NewBuilder(o)
 	} else {
@@ -251,6 +255,9 @@ func (s *shard[C, S, R]) pack(recs []R, limit int, atomic bool) (batch.Batch, in
 	now := s.rt.o.Clock.Now().UnixMilli()
 	n := 0
 	for i := range recs {
+		if i > 0 && s.rt.o.Codec.Envelope(&recs[i]) != e {
+			break
+		}
 		key, value := s.rt.o.Codec.Encode(&recs[i])
 		if n > 0 && !atomic && s.build.RawLen()+len(key)+len(value)+recordOverhead > limit {
 			break
@@ -265,9 +272,10 @@ func (s *shard[C, S, R]) pack(recs []R, limit int, atomic bool) (batch.Batch, in
 const recordOverhead = 32
 
 // append writes one batch. An error of the first says that nothing was written.
-func (s *shard[C, S, R]) append(b batch.Batch, first bool) error {
+func (s *shard[C, S, R]) append(b batch.Batch, e Envelope, first bool) error {
 	a, err := s.replica.AppendAsLeader(partition.AppendRequest{
 		Records: b, Version: produceVersion, Acks: partition.AcksAll, Origin: producer.OriginCoordinator,
+		Guard: e.Guard, Unverified: e.Unverified, TxnVersion: e.TxnVersion,
 	})
 	var moved *partition.NotLeaderError
 	switch {

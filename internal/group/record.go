@@ -31,6 +31,10 @@ type Record struct {
 	// Producer is the producer id of the batch: an offset then belongs to its
 	// open transaction. -1 for none.
 	Producer int64
+	Epoch    int16  // of that producer
+	Guard    uint64 // of a transaction's first batch here: what its verification gave
+	// Unverified: transactions need no guard here.
+	Unverified bool
 	// Delta is the record's place in its batch: compaction leaves holes.
 	Delta int32
 
@@ -52,8 +56,13 @@ type OffsetRecord struct {
 	Value *Offset // nil: there is none any more
 }
 
-// Marker ends a transaction.
-type Marker struct{ Commit bool }
+// Marker ends a transaction. CoordinatorEpoch and Version, of the transaction
+// coordinator that sent it, are for the log alone.
+type Marker struct {
+	Commit           bool
+	CoordinatorEpoch int32
+	Version          int16
+}
 
 // Foreign is a record that this version does not act on.
 type Foreign struct{ Type int16 }

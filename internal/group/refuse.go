@@ -28,6 +28,12 @@ func Refuse(a classic.Answer, err *kerr.Error) classic.Answer {
 				m.Topics[i].Partitions[j].ErrorCode = err.Code
 			}
 		}
+	case *kmsg.TxnOffsetCommitResponse:
+		for i := range m.Topics {
+			for j := range m.Topics[i].Partitions {
+				m.Topics[i].Partitions[j].ErrorCode = err.Code
+			}
+		}
 	default:
 		panic(fmt.Sprintf("BUG: no refusal of %T", a.Response))
 	}

@@ -28,6 +28,11 @@ type AppendRequest struct {
 	Acks    Acks
 	Origin  producer.Origin
 	Guard   producer.Guard
+	// TxnVersion is the transaction.version of a marker; see storage.Append.
+	TxnVersion int16
+	// Unverified lets transactional batches in without a guard
+	// (transaction.partition.verification.enable=false).
+	Unverified bool
 }
 
 // Appended is what AppendAsLeader did.
@@ -60,6 +65,15 @@ func (r *Replica) AppendAsLeader(q AppendRequest) (Appended, error) {
 	return out, nil
 }
 
+// StartVerification begins the verification of a transactional batch; see
+// storage.Log.StartVerification. *NotLeaderError where it cannot be appended.
+func (r *Replica) StartVerification(id int64, sequence int32, epoch int16, epochBump bool) (producer.Guard, error) {
+	if s := r.status.Load(); !s.Leading {
+		return producer.NoGuard, r.notLeader(s)
+	}
+	return r.Log().StartVerification(id, sequence, epoch, epochBump)
+}
+
 // append writes a validated batch as the leader.
 func (r *Replica) append(q AppendRequest, checked batch.Checked) (Appended, error) {
 	r.role.RLock()
@@ -73,7 +87,7 @@ func (r *Replica) append(q AppendRequest, checked batch.Checked) (Appended, erro
 			return Appended{}, err
 		}
 	}
-	a, err := r.Log().Append(checked.Batch, storage.Append{LeaderEpoch: s.LeaderEpoch, Origin: q.Origin, Assign: true, Guard: q.Guard, TxnVersion: -1})
+	a, err := r.Log().Append(checked.Batch, storage.Append{LeaderEpoch: s.LeaderEpoch, Origin: q.Origin, Assign: true, Guard: q.Guard, TxnVersion: q.TxnVersion, Unverified: q.Unverified})
 	if err != nil {
 		return Appended{}, err
 	}

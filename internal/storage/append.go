@@ -169,6 +169,7 @@ func (l *Log) stageLocked(b []byte, a Append) (producer.BatchMeta, bool, error) 
 			}
 		}
 		if a.Origin == producer.OriginClient || a.Origin == producer.OriginCoordinator {
+			pb.Unverified = a.Unverified
 			if err := p.CheckVerified(&pb, a.Guard); err != nil {
 				return producer.BatchMeta{}, false, err
 			}

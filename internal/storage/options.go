@@ -78,6 +78,8 @@ type Append struct {
 	Guard producer.Guard
 	// TxnVersion is the transaction.version under which markers are written; -1 when none are.
 	TxnVersion int16
+	// Unverified lets transactional batches in that have no Guard.
+	Unverified bool
 }
 
 // Appended is what an append did.

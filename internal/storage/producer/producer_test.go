@@ -227,8 +227,10 @@ func TestVerification(t *testing.T) {
 	if _, err := s.StartVerification(1, 0, -1, false, 0); !errors.Is(err, ErrInvalidEpoch) {
 		t.Fatalf("fenced: %v", err)
 	}
-	off, _ := newState(t, Config{VerificationOff: true})
-	if err := off.CheckVerified(b, NoGuard); err != nil {
+	off, _ := newState(t, Config{})
+	unverified := *b
+	unverified.Unverified = true
+	if err := off.CheckVerified(&unverified, NoGuard); err != nil {
 		t.Fatal(err)
 	}
 }

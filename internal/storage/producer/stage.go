@@ -21,6 +21,8 @@ type Batch struct {
 	// TxnVersion is 2 for markers written under transaction.version 2, whose
 	// epoch must be above the last one; -1 when unknown.
 	TxnVersion int16
+	// Unverified: the batch may begin a transaction without a guard.
+	Unverified bool
 }
 
 // stage collects the batches of one append until it is known to be on disk.

@@ -27,7 +27,6 @@ const (
 type Config struct {
 	ExpirationMs    int64 // producer.id.expiration.ms; 0 means Kafka's default of one day
 	MaxTxnTimeoutMs int64 // transaction.max.timeout.ms; 0 means Kafka's default of 15 minutes
-	VerificationOff bool  // transaction.partition.verification.enable=false
 	SyncSnapshots   bool  // fsync a snapshot when it is written rather than when the log is flushed
 	LateTxnBufferMs int64 // how long after MaxTxnTimeoutMs an open transaction counts as hanging; 0 is 5 minutes
 }

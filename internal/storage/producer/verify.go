@@ -63,7 +63,7 @@ func (s *State) CheckVerified(b *Batch, guard Guard) error {
 	if e, ok := s.producers[b.ProducerID]; ok && b.Epoch < e.Epoch {
 		return staleEpoch(b.ProducerID, b.Epoch, e.Epoch)
 	}
-	if s.cfg.VerificationOff || b.Control {
+	if b.Unverified || b.Control {
 		return nil
 	}
 	if v, ok := s.verifying[b.ProducerID]; ok && guard != NoGuard && v.guard == guard {
