@@ -38,42 +38,50 @@ func nodeName(id int32) string { return strconv.Itoa(int(id)) }
 func (c *Core) IncrementalAlterConfigs(s Step, req *kmsg.IncrementalAlterConfigsRequest) Result {
 	resp := kmsg.NewPtrIncrementalAlterConfigsResponse()
 	resp.Version = req.Version
-	var recs []records.Versioned
-	seen := countResources(len(req.Resources), func(i int) image.Resource {
-		return image.Resource{Type: int8(req.Resources[i].ResourceType), Name: req.Resources[i].ResourceName}
+	named := make([]image.Resource, len(req.Resources))
+	for i, rr := range req.Resources {
+		named[i] = image.Resource{Type: int8(rr.ResourceType), Name: rr.ResourceName}
+	}
+	recs, refusals := c.alterEach(s, named, req.ValidateOnly, func(i int) ([]records.Versioned, *Error) {
+		return c.incremental(s.Image, named[i], req.Resources[i].Configs)
 	})
-	for i := range req.Resources {
-		rr := &req.Resources[i]
-		res := image.Resource{Type: int8(rr.ResourceType), Name: rr.ResourceName}
-		changed, err := c.incremental(s.Image, res, rr.Configs, seen[res] > 1)
+	for i, rr := range req.Resources {
 		out := kmsg.NewIncrementalAlterConfigsResponseResource()
 		out.ResourceType, out.ResourceName = rr.ResourceType, rr.ResourceName
-		if err != nil {
+		if err := refusals[i]; err != nil {
 			out.ErrorCode, out.ErrorMessage = err.Code, err.text()
 		}
-		recs = append(recs, changed...)
 		resp.Resources = append(resp.Resources, out)
 	}
-	recs = append(recs, clearELR(s.Image, recs)...)
-	if req.ValidateOnly {
-		recs = nil
-	}
-	c.electSoon(s, recs)
 	return Result{Records: recs, Response: resp, Atomic: true}
 }
 
-func countResources(n int, at func(int) image.Resource) map[image.Resource]int {
-	m := map[image.Resource]int{}
-	for i := range n {
-		m[at(i)]++
+// alterEach is the records of the resources that may be altered, and for each resource why it may not, or nil.
+func (c *Core) alterEach(s Step, named []image.Resource, validateOnly bool, alter func(i int) ([]records.Versioned, *Error)) ([]records.Versioned, []*Error) {
+	seen := map[image.Resource]int{}
+	for _, res := range named {
+		seen[res]++
 	}
-	return m
+	var recs []records.Versioned
+	refusals := make([]*Error, len(named))
+	for i, res := range named {
+		if seen[res] > 1 {
+			refusals[i] = refuse(kerr.InvalidRequest, "Each resource must appear at most once.")
+			continue
+		}
+		var changed []records.Versioned
+		changed, refusals[i] = alter(i)
+		recs = append(recs, changed...)
+	}
+	recs = append(recs, clearELR(s.Image, recs)...)
+	if validateOnly {
+		recs = nil
+	}
+	c.electSoon(s, recs)
+	return recs, refusals
 }
 
-func (c *Core) incremental(img *image.Image, res image.Resource, configs []kmsg.IncrementalAlterConfigsRequestResourceConfig, twice bool) ([]records.Versioned, *Error) {
-	if twice {
-		return nil, refuse(kerr.InvalidRequest, "Each resource must appear at most once.")
-	}
+func (c *Core) incremental(img *image.Image, res image.Resource, configs []kmsg.IncrementalAlterConfigsRequestResourceConfig) ([]records.Versioned, *Error) {
 	var ops []configOp
 	for _, kv := range configs {
 		kind := opKind(kv.Op)
@@ -100,34 +108,25 @@ func (c *Core) incremental(img *image.Image, res image.Resource, configs []kmsg.
 func (c *Core) AlterConfigs(s Step, req *kmsg.AlterConfigsRequest) Result {
 	resp := kmsg.NewPtrAlterConfigsResponse()
 	resp.Version = req.Version
-	var recs []records.Versioned
-	seen := countResources(len(req.Resources), func(i int) image.Resource {
-		return image.Resource{Type: int8(req.Resources[i].ResourceType), Name: req.Resources[i].ResourceName}
+	named := make([]image.Resource, len(req.Resources))
+	for i, rr := range req.Resources {
+		named[i] = image.Resource{Type: int8(rr.ResourceType), Name: rr.ResourceName}
+	}
+	recs, refusals := c.alterEach(s, named, req.ValidateOnly, func(i int) ([]records.Versioned, *Error) {
+		return c.replaceAll(s.Image, named[i], req.Resources[i].Configs)
 	})
-	for i := range req.Resources {
-		rr := &req.Resources[i]
-		res := image.Resource{Type: int8(rr.ResourceType), Name: rr.ResourceName}
-		changed, err := c.replaceAll(s.Image, res, rr.Configs, seen[res] > 1)
+	for i, rr := range req.Resources {
 		out := kmsg.NewAlterConfigsResponseResource()
 		out.ResourceType, out.ResourceName = rr.ResourceType, rr.ResourceName
-		if err != nil {
+		if err := refusals[i]; err != nil {
 			out.ErrorCode, out.ErrorMessage = err.Code, err.text()
 		}
-		recs = append(recs, changed...)
 		resp.Resources = append(resp.Resources, out)
 	}
-	recs = append(recs, clearELR(s.Image, recs)...)
-	if req.ValidateOnly {
-		recs = nil
-	}
-	c.electSoon(s, recs)
 	return Result{Records: recs, Response: resp, Atomic: true}
 }
 
-func (c *Core) replaceAll(img *image.Image, res image.Resource, configs []kmsg.AlterConfigsRequestResourceConfig, twice bool) ([]records.Versioned, *Error) {
-	if twice {
-		return nil, refuse(kerr.InvalidRequest, "Each resource must appear at most once.")
-	}
+func (c *Core) replaceAll(img *image.Image, res image.Resource, configs []kmsg.AlterConfigsRequestResourceConfig) ([]records.Versioned, *Error) {
 	var ops []configOp
 	for _, kv := range configs {
 		if slices.ContainsFunc(ops, func(o configOp) bool { return o.key == kv.Name }) {
