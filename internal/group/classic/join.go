@@ -104,7 +104,7 @@ func (g *Group) joinKnown(s *Step, q *kmsg.JoinGroupRequest, c Client, w *Waitin
 func (g *Group) enroll(s *Step, q *kmsg.JoinGroupRequest, c Client, id string, w *Waiting) {
 	m := &Member{
 		ID: id, InstanceID: clone(q.InstanceID), ClientID: c.ID, ClientHost: c.Host,
-		RebalanceTimeout: rebalanceTimeout(q), SessionTimeout: q.SessionTimeoutMillis, Protocols: protocols(q),
+		RebalanceTimeout: RebalanceTimeout(q), SessionTimeout: q.SessionTimeoutMillis, Protocols: protocols(q),
 		Assignment: []byte{}, isNew: true, join: w,
 	}
 	if g.state == PreparingRebalance && g.previous == Empty {
@@ -121,7 +121,7 @@ func (g *Group) enroll(s *Step, q *kmsg.JoinGroupRequest, c Client, id string, w
 
 // rejoin updates a member that joins again, and rebalances.
 func (g *Group) rejoin(s *Step, q *kmsg.JoinGroupRequest, m *Member, w *Waiting) {
-	g.update(m, protocols(q), rebalanceTimeout(q), q.SessionTimeoutMillis, w)
+	g.update(m, protocols(q), RebalanceTimeout(q), q.SessionTimeoutMillis, w)
 	g.rebalance(s, fmt.Sprintf("member %s joins again in %v%s", m.ID, g.state, reason(q.Reason)))
 }
 
@@ -148,7 +148,7 @@ func (g *Group) returnStatic(s *Step, q *kmsg.JoinGroupRequest, old, id string, 
 	m := g.replaceStatic(s, *q.InstanceID, old, id)
 	g.expectHeartbeat(s, m)
 	was := *m
-	g.update(m, protocols(q), rebalanceTimeout(q), q.SessionTimeoutMillis, w)
+	g.update(m, protocols(q), RebalanceTimeout(q), q.SessionTimeoutMillis, w)
 	switch g.state {
 	case Stable:
 		if g.protocol == nil || g.selectProtocol() != *g.protocol {
@@ -272,8 +272,8 @@ func memberID(s *Step, prefix string) string {
 	return fmt.Sprintf("%s-%x-%x-%x-%x-%x", prefix, b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// rebalanceTimeout of a member: v0 had none of its own.
-func rebalanceTimeout(q *kmsg.JoinGroupRequest) int32 {
+// RebalanceTimeout of a member: v0 had none of its own.
+func RebalanceTimeout(q *kmsg.JoinGroupRequest) int32 {
 	if q.Version == 0 {
 		return q.SessionTimeoutMillis
 	}

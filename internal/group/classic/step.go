@@ -47,6 +47,13 @@ const (
 	// Expiry is due when offsets and groups are to be checked for their age. It
 	// belongs to package group.
 	Expiry
+	// The others are of members of consumer groups and belong to package consumer:
+	// the session, the time to give up partitions, and for members that use the
+	// classic protocol the times to join again and to ask for the assignment.
+	MemberSession
+	MemberRevoke
+	MemberJoin
+	MemberSync
 )
 
 // Waiter takes the answer of one request. Cores never call it: they put it into

@@ -1,0 +1,206 @@
+package consumer
+
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"weir/internal/group/classic"
+)
+
+// Leave is a heartbeat with which a member leaves. A static member may go for a
+// while, and keep what it has. out are the members to take out of the group with
+// Fence.
+func (g *Group) Leave(s *Step, q *kmsg.ConsumerGroupHeartbeatRequest) (r *kmsg.ConsumerGroupHeartbeatResponse, out []*Member, err *Error) {
+	r = q.ResponseKind().(*kmsg.ConsumerGroupHeartbeatResponse)
+	id := q.MemberID
+	r.MemberID, r.MemberEpoch = &id, q.MemberEpoch
+	if q.InstanceID == nil {
+		m := g.Member(id)
+		if m == nil {
+			return nil, nil, g.unknown(id)
+		}
+		s.note("group %s: member %s has left", g.ID, id)
+		return r, []*Member{m}, nil
+	}
+	m := g.staticMember(q.InstanceID)
+	if err := g.checkInstance(m, id, *q.InstanceID); err != nil {
+		return nil, nil, err
+	}
+	if q.MemberEpoch != StaticLeaveEpoch {
+		s.note("group %s: static member %s with instance id %s has left", g.ID, id, *q.InstanceID)
+		return r, []*Member{m}, nil
+	}
+	s.note("group %s: static member %s with instance id %s has left for a while", g.ID, id, *q.InstanceID)
+	away := *m
+	away.Epoch, away.Revoking, away.Assigned = StaticLeaveEpoch, nil, Owned{}
+	for topic, ps := range m.Assigned {
+		for p := range ps {
+			away.Assigned.add(topic, p, 0) // whoever comes back has had it from the beginning
+		}
+	}
+	s.write(away.currentRecord(g.ID))
+	return r, nil, nil
+}
+
+// Fence takes members out of the group. See Downgrades for what is to be asked first.
+func (g *Group) Fence(s *Step, out []*Member) {
+	if len(out) == 0 {
+		return
+	}
+	for _, m := range out {
+		g.removeMember(s, m.ID)
+	}
+	gone := map[string]int{}
+	names := g.names
+	for _, m := range out {
+		for _, t := range m.Topics {
+			names = addSubscribers(names, t, subscribers{byName: -1})
+		}
+		if re := m.regex(); re != "" {
+			if gone[re]++; gone[re] == g.patternCount(re) {
+				s.write(Record{Kind: KindRegex, Group: g.ID, Of: re})
+				names = g.withoutRegex(names, re)
+			}
+		}
+	}
+	g.bump(s, g.Epoch+1, metadataHash(s.Image, keys(names)))
+	for _, m := range out {
+		s.cancelTimers(g, m.ID)
+	}
+}
+
+// Downgrades tells whether the group becomes a classic one when members leave: all
+// that are left use that protocol.
+func (g *Group) Downgrades(s *Step, out []*Member) bool {
+	leaving := 0
+	for _, m := range out {
+		if m.Classic != nil {
+			leaving++
+		}
+	}
+	left := g.Size() - len(out)
+	if g.classic-leaving != left || left <= 0 || len(out) == 0 {
+		return false
+	}
+	return g.mayDowngrade(s, left)
+}
+
+func (g *Group) mayDowngrade(s *Step, members int) bool {
+	switch {
+	case !s.Config.Downgrade:
+		s.note("group %s: it stays a consumer group, whose members all use the classic protocol: group.consumer.migration.policy", g.ID)
+	case members > s.Config.ClassicMaxSize:
+		s.note("group %s: it stays a consumer group: it is larger than group.max.size", g.ID)
+	default:
+		return true
+	}
+	return false
+}
+
+// Due is a member's timer that has come. out are the members to take out with Fence.
+func (g *Group) Due(s *Step, soft *Soft, kind classic.TimerKind, id string) (out []*Member) {
+	m := g.Member(id)
+	if m == nil {
+		return nil
+	}
+	why := ""
+	switch kind {
+	case classic.MemberSession:
+		why = "its session expired"
+	case classic.MemberJoin:
+		why = "it did not join again in its rebalance timeout"
+	case classic.MemberSync:
+		why = "it did not ask for its assignment in its rebalance timeout"
+	case classic.MemberRevoke:
+		epoch, ok := soft.revoking[id]
+		if delete(soft.revoking, id); !ok || m.Epoch != epoch {
+			return nil
+		}
+		why = "it did not give up partitions in its rebalance timeout"
+	}
+	s.note("group %s: member %s is fenced: %s", g.ID, id, why)
+	return []*Member{m}
+}
+
+// Load starts the timers of all members, when the group has been taken over.
+func (g *Group) Load(s *Step, soft *Soft) {
+	for id, m := range all(g.members) {
+		s.setTimer(classic.MemberSession, g, id, s.Settings.Session)
+		if m.State == Unrevoked {
+			if soft.revoking == nil {
+				soft.revoking = map[string]int32{}
+			}
+			soft.revoking[id] = m.Epoch
+			s.setTimer(classic.MemberRevoke, g, id, ms(m.RebalanceTimeout))
+		}
+	}
+}
+
+// CancelTimers forgets the timers of all members, when the group is gone.
+func (g *Group) CancelTimers(s *Step) {
+	for id := range all(g.members) {
+		s.cancelTimers(g, id)
+	}
+}
+
+// CheckCommit is whether a member may commit offsets. check, when set, is then to be
+// asked for each partition: the member's epoch is older than the group knows, and
+// only what it has had since is its own.
+func (g *Group) CheckCommit(id string, instance *string, epoch int32, transactional bool, version int16) (check func(topic [16]byte, p int32) *kerr.Error, err *kerr.Error) {
+	switch {
+	case epoch < 0 && g.Size() == 0:
+		return nil, nil // an administrator, or a consumer that uses no membership
+	case transactional && epoch == -1 && id == "" && instance == nil:
+		return nil, nil
+	}
+	m := g.Member(id)
+	if m == nil {
+		return nil, kerr.UnknownMemberID
+	}
+	if !transactional && m.Classic == nil && version < 9 {
+		return nil, kerr.UnsupportedVersion
+	}
+	stale := m.stale()
+	switch {
+	case epoch == m.Epoch:
+		return nil, nil
+	case epoch > m.Epoch:
+		return nil, stale
+	}
+	return func(topic [16]byte, p int32) *kerr.Error {
+		since, ok := m.Assigned[topic][p]
+		if !ok {
+			since, ok = m.Revoking[topic][p]
+		}
+		if !ok || epoch < since {
+			return stale
+		}
+		return nil
+	}, nil
+}
+
+// stale is how a member is told that its epoch is not the group's.
+func (m *Member) stale() *kerr.Error {
+	if m.Classic != nil {
+		return kerr.IllegalGeneration
+	}
+	return kerr.StaleMemberEpoch
+}
+
+// CheckFetch is whether a member may read offsets; id is nil when it does not say.
+func (g *Group) CheckFetch(id *string, epoch int32) *kerr.Error {
+	if id == nil && epoch < 0 {
+		return nil
+	}
+	var m *Member
+	if id != nil {
+		m = g.Member(*id)
+	}
+	switch {
+	case m == nil:
+		return kerr.UnknownMemberID
+	case epoch != m.Epoch:
+		return m.stale()
+	}
+	return nil
+}
