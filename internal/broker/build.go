@@ -164,8 +164,9 @@ func (b *Broker) openLifecycle(previousEpoch int64) {
 	for _, d := range b.dirs.Dirs() {
 		ids = append(ids, d.ID)
 	}
+	incarnation := uuid.Random(rng.System())
 	b.lifecycle = lifecycle.New(lifecycle.Options{
-		NodeID: n.NodeID, ClusterID: b.dirs.ClusterID(), Incarnation: uuid.Random(rng.System()),
+		NodeID: n.NodeID, ClusterID: b.dirs.ClusterID(), Incarnation: incarnation, Before: b.dirs.TakeOver(incarnation),
 		Endpoints: reachable(n.Advertised, b.clients), Features: b.registered, Rack: n.Rack,
 		Dirs: ids, Cordoned: b.dirs.Cordoned, PreviousEpoch: previousEpoch,
 		Controller: b.quorum, Images: b.quorum.Images(), Interval: ms(b.o.Static.Long("broker.heartbeat.interval.ms")),

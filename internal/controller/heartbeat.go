@@ -80,7 +80,8 @@ func (s brokerState) fenced() bool { return s == stateFenced || s == stateShutdo
 
 // Heartbeat handles BrokerHeartbeat (KIP-631): it keeps the session alive and moves the broker between fenced, unfenced, in
 // controlled shutdown, and allowed to go. A broker is unfenced once it has applied its own registration; it may go once
-// every other active broker has applied the records that took its leaderships away.
+// every other active broker has applied the records that took its leaderships away. One that wants to be fenced and to shut
+// down is gone already: its successor says so, which holds the lock of its directory (package lifecycle).
 func (c *Core) Heartbeat(s Step, req *kmsg.BrokerHeartbeatRequest) Result {
 	resp := kmsg.NewPtrBrokerHeartbeatResponse()
 	resp.Version = req.Version
@@ -95,12 +96,17 @@ func (c *Core) Heartbeat(s Step, req *kmsg.BrokerHeartbeatRequest) Result {
 	current := ses.state()
 	next := c.nextState(s.Image, b, ses, req)
 	recs := c.enter(s.Image, b, current, next)
+	var notes []string
 	ses.fenced, ses.metadataOffset = next.fenced(), req.CurrentMetadataOffset
 	if next.fenced() {
 		ses.shutdownOffset = -1
 	}
 	if next == stateShutdownNow { // it leaves: its next incarnation need not wait for the end of the session
 		ses.contactMs = noContact
+		if gone(req) && current != stateFenced {
+			notes = append(notes, fmt.Sprintf("fencing broker %d at epoch %d because its successor says that its process has ended", b.ID, b.Epoch))
+			c.died(ses, s.NowMs)
+		}
 	}
 	if s.Image.Features().Directories() {
 		recs = append(recs, c.offlineDirs(s.Image, b, req.OfflineLogDirs)...)
@@ -116,7 +122,7 @@ func (c *Core) Heartbeat(s Step, req *kmsg.BrokerHeartbeatRequest) Result {
 	}
 	resp.IsCaughtUp = req.CurrentMetadataOffset >= b.Epoch
 	resp.IsFenced, resp.ShouldShutdown = next.fenced(), next == stateShutdownNow
-	return Result{Records: recs, Response: resp}
+	return Result{Records: recs, Response: resp, Notes: notes}
 }
 
 func (s *session) state() brokerState {
@@ -141,7 +147,7 @@ func (c *Core) nextState(img *image.Image, b *image.Broker, ses *session, req *k
 		return stateUnfenced
 	case stateUnfenced:
 		switch {
-		case req.WantFence && req.WantShutdown:
+		case gone(req):
 			return stateShutdownNow
 		case req.WantFence:
 			return stateFenced
@@ -152,12 +158,16 @@ func (c *Core) nextState(img *image.Image, b *image.Broker, ses *session, req *k
 		}
 		return stateShutdownNow
 	default: // stateShuttingDown
-		if leadsAny(img, b.ID) || ses.shutdownOffset > c.lowestActiveOffset() {
+		if !gone(req) && (leadsAny(img, b.ID) || ses.shutdownOffset > c.lowestActiveOffset()) {
 			return stateShuttingDown
 		}
 		return stateShutdownNow
 	}
 }
+
+// gone tells whether a heartbeat says that its broker's process has ended. No broker that runs asks for both: who asks to be
+// fenced has not been unfenced yet.
+func gone(req *kmsg.BrokerHeartbeatRequest) bool { return req.WantFence && req.WantShutdown }
 
 func leadsAny(img *image.Image, broker int32) bool {
 	for _, p := range img.PartitionsOn(broker) {

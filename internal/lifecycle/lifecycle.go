@@ -9,6 +9,23 @@
 //
 // Heartbeats have their own goroutine and wait for nothing else, so a broker
 // that is busy opening logs is not taken for dead.
+//
+// # A broker that was killed and is back at once
+//
+// The controller refuses a new incarnation of a broker while the session of the
+// registered one lasts (DUPLICATE_BROKER_REGISTRATION), since that one may live. The
+// one who can know is the new process: it holds the lock of the metadata directory,
+// and a file there names the incarnations that held it before ([Options.Before]).
+// Those have ended, because a process lets go of the lock only at its end. When the
+// registered incarnation is one of them, this broker says for it what it could not
+// say any more: a heartbeat with its epoch that wants to be fenced and to shut down.
+// A Weir controller ends the session then. Apache Kafka's takes the leaderships away
+// and lets the session run out.
+//
+// An incarnation that is not named there may be alive: the same id on another
+// machine, on a copy of the directory (the file does not count in a copy), or of an
+// Apache Kafka. It is not displaced. When it answers at one of its addresses, this
+// process ends with an error that names both; when it is silent, its session decides.
 package lifecycle
 
 import (
@@ -16,6 +33,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,10 +66,12 @@ type Options struct {
 	NodeID      int32
 	ClusterID   string
 	Incarnation uuid.UUID // new at each start of the process
-	Endpoints   []image.Endpoint
-	Features    func() []image.FeatureRange // what it supports, asked at each registration
-	Rack        *string
-	Dirs        []uuid.UUID // online log directories
+	// Before are incarnations of this broker whose processes have ended for sure.
+	Before    []uuid.UUID
+	Endpoints []image.Endpoint
+	Features  func() []image.FeatureRange // what it supports, asked at each registration
+	Rack      *string
+	Dirs      []uuid.UUID // online log directories
 	// Cordoned lists those of Dirs that take no new replicas; told by heartbeats (KIP-1066).
 	Cordoned func() []uuid.UUID
 	// PreviousEpoch is the broker epoch in .kafka_cleanshutdown, -1 when the last
@@ -94,6 +114,9 @@ type Lifecycle struct {
 	epoch atomic.Int64 // registered broker epoch, -1 before
 	phase atomic.Int32
 	wake  chan struct{}
+	// reported is the epoch of an earlier incarnation whose end the controller knows of;
+	// used by Run alone.
+	reported int64
 
 	mu       sync.Mutex
 	running  chan struct{} // closed when first unfenced
@@ -105,6 +128,7 @@ type Lifecycle struct {
 func New(o Options) *Lifecycle {
 	l := &Lifecycle{o: o, wake: make(chan struct{}, 1), running: make(chan struct{}), stopped: make(chan struct{})}
 	l.epoch.Store(-1)
+	l.reported = -1
 	return l
 }
 
@@ -254,16 +278,47 @@ func (l *Lifecycle) register(ctx context.Context) (time.Duration, error) {
 }
 
 // duplicate judges a refusal because the session of an earlier incarnation is
-// valid. One that answers at its address is alive, and this broker must not take
-// its place; one that does not may have died just now, and its session ends.
+// valid. One that is known to be dead is reported as gone. One that answers at its
+// address is alive, and this broker must not take its place; of one that does not,
+// the session ends some time.
 func (l *Lifecycle) duplicate(ctx context.Context) (time.Duration, error) {
 	other, ok := l.o.Images.Image().Broker(l.o.NodeID)
-	if ok && other.Incarnation != l.o.Incarnation && l.o.Answers != nil && l.o.Answers(ctx, other) {
+	if !ok { // this node's image is behind
+		return retryAfter, nil
+	}
+	if slices.Contains(l.o.Before, other.Incarnation) && l.reported != other.Epoch {
+		return l.reportGone(ctx, other), nil
+	}
+	if other.Incarnation != l.o.Incarnation && l.o.Answers != nil && l.o.Answers(ctx, other) {
 		return 0, fmt.Errorf("registration refused: node id %d is in use by a broker that is alive: incarnation %s at %s, this one is %s at %s",
 			l.o.NodeID, other.Incarnation, places(other.Endpoints), l.o.Incarnation, places(l.o.Endpoints))
 	}
-	l.o.Logger.Warn("an earlier broker with this node id is registered, and its session has not ended: waiting for that", "node", l.o.NodeID)
+	l.o.Logger.Warn("another broker with this node id is registered, and its session has not ended: waiting for that", "node", l.o.NodeID,
+		"registered", other.Incarnation, "at", places(other.Endpoints), "this", l.o.Incarnation)
 	return retryDuplicate, nil
+}
+
+// reportGone tells the controller that an earlier incarnation has ended (see the
+// package comment) and returns when to register again, which shows whether it was
+// understood.
+func (l *Lifecycle) reportGone(ctx context.Context, dead *image.Broker) time.Duration {
+	req := kmsg.NewPtrBrokerHeartbeatRequest()
+	req.Version = req.MaxVersion()
+	req.BrokerID, req.BrokerEpoch = dead.ID, dead.Epoch
+	req.CurrentMetadataOffset = l.o.Images.Image().Provenance.Offset
+	req.WantFence, req.WantShutdown = true, true
+	for _, d := range dead.CordonedDirs {
+		req.CordonedLogDirs = append(req.CordonedLogDirs, d)
+	}
+	r, err := l.o.Controller.Do(ctx, req)
+	if err != nil {
+		l.o.Logger.Debug("the end of an earlier process could not be told", "err", err)
+		return retryAfter
+	}
+	l.reported = dead.Epoch
+	l.o.Logger.Info("told the controller that the process before this one has ended", "incarnation", dead.Incarnation, "broker epoch", dead.Epoch,
+		"answer", r.(*kmsg.BrokerHeartbeatResponse).ErrorCode)
+	return 0
 }
 
 // retryDuplicate is the pause before a registration is tried again that met the

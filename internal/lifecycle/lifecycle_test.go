@@ -240,6 +240,7 @@ func TestRegistersAgainWhenForgotten(t *testing.T) {
 func TestDuplicateNodeIDWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{imgs: newImages(30), register: kerr.DuplicateBrokerRegistration.Code}
+		f.imgs.register(5)
 		l := newLifecycle(f)
 		defer run(t, l)()
 		time.Sleep(9 * time.Second) // synctest's clock
@@ -275,6 +276,76 @@ func TestDuplicateNodeIDThatAnswersIsFatal(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), r.IncarnationID.String()) || !strings.Contains(err.Error(), l.o.Incarnation.String()) ||
 			!strings.Contains(err.Error(), "10.0.0.9:9092") {
 			t.Errorf("refused with: %v", err)
+		}
+	})
+}
+
+// An incarnation whose process is known to have ended is reported as gone, once, and
+// its id is free at once where the controller understands that.
+func TestDuplicateNodeIDOfTheDead(t *testing.T) {
+	for _, understands := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			dead := uuid.UUID{0: 9, 15: 9}
+			imgs := newImages(30)
+			r := records.NewRegisterBrokerRecord()
+			r.BrokerID, r.BrokerEpoch, r.IncarnationID, r.Fenced = 1, 5, dead, false
+			imgs.replay(&r)
+			f := &fake{imgs: imgs}
+			session := true // of the dead
+			var told []*kmsg.BrokerHeartbeatRequest
+			l := newLifecycle(f)
+			l.o.Before = []uuid.UUID{{0: 8}, dead}
+			l.o.Answers = func(context.Context, *image.Broker) bool { return false }
+			l.o.Controller = doFunc(func(req kmsg.Request) (kmsg.Response, error) {
+				switch q := req.(type) {
+				case *kmsg.BrokerHeartbeatRequest:
+					if q.BrokerEpoch == 5 {
+						told = append(told, q)
+						session = !understands
+						return q.ResponseKind(), nil
+					}
+				case *kmsg.BrokerRegistrationRequest:
+					if session {
+						res := q.ResponseKind().(*kmsg.BrokerRegistrationResponse)
+						res.ErrorCode = kerr.DuplicateBrokerRegistration.Code
+						return res, nil
+					}
+				}
+				return f.Do(t.Context(), req)
+			})
+			begun := time.Now()
+			defer run(t, l)()
+			if !understands {
+				time.Sleep(9 * time.Second) // synctest's clock
+				if l.Phase() != Registering || len(told) != 1 {
+					t.Fatalf("phase %s, told %d times", l.Phase(), len(told))
+				}
+				session = false
+			}
+			<-l.Running()
+			if took := time.Since(begun); understands && took > 100*time.Millisecond {
+				t.Errorf("running after %v", took)
+			}
+			if len(told) != 1 || !told[0].WantFence || !told[0].WantShutdown || told[0].BrokerID != 1 {
+				t.Errorf("told: %+v", told)
+			}
+		})
+	}
+}
+
+// An incarnation that is not known to be dead is never reported as gone.
+func TestDuplicateNodeIDOfAnotherIsNotReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{imgs: newImages(30), register: kerr.DuplicateBrokerRegistration.Code}
+		r := records.NewRegisterBrokerRecord()
+		r.BrokerID, r.BrokerEpoch, r.IncarnationID, r.Fenced = 1, 5, uuid.UUID{0: 9, 15: 9}, false
+		f.imgs.replay(&r)
+		l := newLifecycle(f)
+		l.o.Before = []uuid.UUID{{0: 8}}
+		defer run(t, l)()
+		time.Sleep(9 * time.Second) // synctest's clock
+		if _, beats := f.count(); beats != 0 || l.Phase() != Registering {
+			t.Errorf("phase %s after %d heartbeats for another", l.Phase(), beats)
 		}
 	})
 }

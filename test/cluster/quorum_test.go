@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -202,10 +203,12 @@ func TestRefusedMembers(t *testing.T) {
 	for name, x := range map[string]struct {
 		cluster string
 		id      int32
+		copied  bool     // a copy of the directory of a node that runs
 		want    []string // the address of the newcomer beside it where it matters
 	}{
-		"another cluster":     {"AAAAAAAAAAAAAAAAAAAABA", 7, []string{testnode.ClusterID, "AAAAAAAAAAAAAAAAAAAABA", "cluster"}},
-		"an id that is alive": {testnode.ClusterID, 2, []string{"node id 2", "in use", c.Node(2).Addr}},
+		"another cluster":     {"AAAAAAAAAAAAAAAAAAAABA", 7, false, []string{testnode.ClusterID, "AAAAAAAAAAAAAAAAAAAABA", "cluster"}},
+		"an id that is alive": {testnode.ClusterID, 2, false, []string{"node id 2", "in use", c.Node(2).Addr}},
+		"a copied directory":  {testnode.ClusterID, 2, true, []string{"node id 2", "in use", c.Node(2).Addr}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := testnode.TempDir(t)
@@ -218,7 +221,11 @@ controller.listener.names=CONTROLLER
 controller.quorum.voters=%s
 log.dirs=%s/data
 `, x.id, addr, servers, dir))
-			if out := testnode.Weir(t, "", "storage", "format", "-t", x.cluster, "-c", props); out.Code != 0 {
+			if x.copied {
+				if err := os.CopyFS(filepath.Join(dir, "data"), os.DirFS(c.Node(2).LogDirs[0])); err != nil {
+					t.Fatal(err)
+				}
+			} else if out := testnode.Weir(t, "", "storage", "format", "-t", x.cluster, "-c", props); out.Code != 0 {
 				t.Fatal(out.Stderr)
 			}
 			if x.cluster == testnode.ClusterID {

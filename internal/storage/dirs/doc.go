@@ -10,6 +10,7 @@
 //	  replication-offset-checkpoint      written by WriteHighWatermarks
 //	  cleaner-offset-checkpoint          written by SetCleaned
 //	  .weir-session                      a hint of our own for a faster recovery, see hintFile
+//	  .weir-holders                      in the metadata directory: which broker incarnations have held it, see holdersFile
 //	  TOPIC-N/                           a partition's log: opened by Load, made by Create
 //	  TOPIC-N.UUID-future/               a copy on its way from another directory: opened by Load
 //	  TOPIC-N.UUID-delete/               removed after file.delete.delay.ms
