@@ -109,7 +109,7 @@ func (b *Broker) replicaCounts() metrics.Replicas {
 	return metrics.Replicas{
 		Partitions: int64(c.Partitions), Leaders: int64(c.Leaders), Offline: int64(c.Offline),
 		UnderReplicated: int64(c.UnderReplicated), UnderMinISR: int64(c.UnderMinISR), AtMinISR: int64(c.AtMinISR), Reassigning: int64(c.Reassigning),
-		ISRShrinks: c.ISRShrinks, ISRExpands: c.ISRExpands, FailedISRUpdates: c.ISRRefused,
+		ISRShrinks: c.ISRShrinks, ISRExpands: c.ISRExpands, FailedISRUpdates: c.ISRRefused, Truncated: c.Truncated,
 	}
 }
 

@@ -49,7 +49,7 @@ type Traffic struct{ ReplicationBytesIn, ReplicationBytesOut int64 }
 // Replicas is the state of this broker's partitions (Kafka's ReplicaManager).
 type Replicas struct {
 	Partitions, Leaders, UnderReplicated, UnderMinISR, AtMinISR, Offline, Reassigning int64
-	ISRShrinks, ISRExpands, FailedISRUpdates                                          int64 // counters
+	ISRShrinks, ISRExpands, FailedISRUpdates, Truncated                               int64 // counters
 }
 
 // Controller is what a controller knows (Kafka's KafkaController and ControllerStats).
@@ -130,6 +130,7 @@ var table = [...]desc{
 	{"kafka_server_replicamanager_isrshrinks_total", "ISR changes that took a replica out.", noLabels},
 	{"kafka_server_replicamanager_isrexpands_total", "ISR changes that took a replica in.", noLabels},
 	{"kafka_server_replicamanager_failedisrupdates_total", "ISR changes that the controller refused.", noLabels},
+	{"weir_replication_truncated_records_total", "Records cut from logs of followers because their leaders did not have them.", noLabels},
 	{"kafka_controller_kafkacontroller_activecontrollercount", "1 on the active controller, else 0.", noLabels},
 	{"kafka_controller_kafkacontroller_activebrokercount", "Registered brokers that are not fenced.", noLabels},
 	{"kafka_controller_kafkacontroller_fencedbrokercount", "Registered brokers that are fenced.", noLabels},
@@ -284,6 +285,7 @@ func (e emitter) replicas(r Replicas) {
 	e.counter(prefix+"isrshrinks_total", r.ISRShrinks)
 	e.counter(prefix+"isrexpands_total", r.ISRExpands)
 	e.counter(prefix+"failedisrupdates_total", r.FailedISRUpdates)
+	e.counter("weir_replication_truncated_records_total", r.Truncated)
 }
 
 func (e emitter) controller(c Controller) {

@@ -61,7 +61,7 @@ func allSources() Sources {
 			"b": {MessagesIn: 5, BytesIn: 11, FetchRequests: 2},
 		}),
 		Traffic:    func() Traffic { return Traffic{7, 8} },
-		Replicas:   func() Replicas { return Replicas{Partitions: 12, UnderReplicated: 3, ISRShrinks: 2} },
+		Replicas:   func() Replicas { return Replicas{Partitions: 12, UnderReplicated: 3, ISRShrinks: 2, Truncated: 5} },
 		Controller: func() Controller { return Controller{Active: true, FencedBrokers: 1, OfflinePartitions: 4} },
 		Logs: func(yield func(Log) bool) {
 			yield(Log{Topic: "a", Partition: 1, Size: 4096, StartOffset: 5, EndOffset: 99, Num: 2})
@@ -94,6 +94,7 @@ func TestNamesThatDashboardsUse(t *testing.T) {
 		`kafka_server_replicamanager_partitioncount 12`,
 		`kafka_server_replicamanager_underreplicatedpartitions 3`,
 		`kafka_server_replicamanager_isrshrinks_total 2`,
+		`weir_replication_truncated_records_total 5`,
 		`kafka_controller_kafkacontroller_activecontrollercount 1`,
 		`kafka_controller_kafkacontroller_offlinepartitionscount 4`,
 		`kafka_controller_controllerstats_uncleanleaderelections_total 0`,

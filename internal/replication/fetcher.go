@@ -300,6 +300,7 @@ func (f *fetcher) do(a follower.Action) {
 	var at partition.Place
 	var lost int64
 	var err error
+	end := p.replica.Log().LogEnd()
 	switch a.Kind {
 	case follower.Append:
 		at, err = p.replica.AppendAsFollower(partition.FollowerAppend{
@@ -312,20 +313,30 @@ func (f *fetcher) do(a follower.Action) {
 	case follower.Truncate:
 		at, lost, err = p.replica.TruncateToLeader(a.LeaderEpoch, storage.EpochEnd{Epoch: a.Epoch, EndOffset: a.Offset})
 		if err == nil {
-			f.m.o.Logger.Info("truncated to the leader's log", "partition", p.replica.String(), "leader", f.key.leader, "epoch", a.Epoch, "its end", a.Offset, "to", at.Offset)
+			f.m.o.Logger.Info("truncated to the leader's log", "partition", p.replica.String(), "leader", f.key.leader, "epoch", a.Epoch, "its end", a.Offset,
+				"from", at.Offset, "to", end-1)
 		}
 	case follower.Relocate:
 		f.astray = append(f.astray, &relocation{action: a, part: p, end: -1})
 		return
 	}
-	f.done(a, p, at, lost, err)
+	f.done(a, p, at, err, cut{end, lost})
+}
+
+// cut is what an action may have taken from a log's end.
+type cut struct {
+	end  int64 // the log's before
+	lost int64 // records that were committed as far as the replica knew
 }
 
 // done tells the core how an action ended.
-func (f *fetcher) done(a follower.Action, p *copied, at partition.Place, lost int64, err error) {
-	if lost > 0 {
+func (f *fetcher) done(a follower.Action, p *copied, at partition.Place, err error, c cut) {
+	if err == nil && c.end > at.Offset {
+		f.m.stats.Truncated.Add(c.end - at.Offset)
+	}
+	if c.lost > 0 {
 		f.m.o.Logger.Warn("records that were committed as far as this replica knew are gone: the new leader, elected uncleanly, does not have them",
-			"partition", p.replica.String(), "leader", f.key.leader, "leader epoch", a.LeaderEpoch, "from", at.Offset, "records", lost)
+			"partition", p.replica.String(), "leader", f.key.leader, "leader epoch", a.LeaderEpoch, "from", at.Offset, "to", c.end-1, "committed", c.lost)
 	}
 	if err != nil {
 		at = p.replica.Place()

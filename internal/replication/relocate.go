@@ -54,6 +54,7 @@ func (f *fetcher) placed(res kmsg.Response, err error) {
 	}
 	var at partition.Place
 	var lost int64
+	end := x.part.replica.Log().LogEnd()
 	if err == nil {
 		var more bool
 		if at, lost, more, err = f.place(x, offset); more {
@@ -61,7 +62,7 @@ func (f *fetcher) placed(res kmsg.Response, err error) {
 		}
 	}
 	f.astray = f.astray[1:]
-	f.done(x.action, x.part, at, lost, err)
+	f.done(x.action, x.part, at, err, cut{end, lost})
 }
 
 // place moves the log as what the leader told demands; more: it does not yet.

@@ -146,7 +146,10 @@ type Manager struct {
 	throttles struct{ leader, follower *Throttle }
 	image     atomic.Pointer[image.Image]
 
-	stats struct{ Shrinks, Expands, Refused atomic.Int64 } // ISR changes
+	stats struct {
+		Shrinks, Expands, Refused atomic.Int64 // ISR changes
+		Truncated                 atomic.Int64 // records that followers gave up
+	}
 
 	effective atomic.Pointer[config.Effective]
 	fullAt    atomic.Int64 // ms: when a full disk was told of last
@@ -217,6 +220,8 @@ type Counts struct {
 	Partitions, Leaders, Offline, UnderReplicated, UnderMinISR, AtMinISR, Reassigning int
 	// ISR changes since the start, and those that the controller refused.
 	ISRShrinks, ISRExpands, ISRRefused int64
+	// Truncated are the records that were cut from logs since the start because their leaders did not have them.
+	Truncated int64
 }
 
 // Counts walks all replicas.
@@ -244,6 +249,7 @@ func (m *Manager) Counts() Counts {
 		c.Reassigning += one(p != nil && len(p.Adding)+len(p.Removing) > 0)
 	})
 	c.ISRShrinks, c.ISRExpands, c.ISRRefused = m.stats.Shrinks.Load(), m.stats.Expands.Load(), m.stats.Refused.Load()
+	c.Truncated = m.stats.Truncated.Load()
 	return c
 }
 

@@ -90,11 +90,14 @@ func unclean(t *testing.T, s *cast) {
 	says(t, s.Node(active), since, "uncleanly", "astray-0")
 	s.must(t, "astray", "instead")
 	sinceLast := mark(t, s.Node(last))
-	s.back(t, last, "astray")
+	s.back(t, last, "astray") // a new process: it counts from zero
 	if got := s.read(t, "astray"); !slices.Equal(got, []string{"kept", "instead"}) {
 		t.Errorf("the topic holds %q", got)
 	}
-	says(t, s.Node(last), sinceLast, "truncated to the leader's log", "astray-0")
+	says(t, s.Node(last), sinceLast, "truncated to the leader's log", "partition=astray-0", "from=1", "to=1")
+	if n := s.metric(t, last, "weir_replication_truncated_records_total"); n < 1 {
+		t.Errorf("%v truncated records are counted", n)
+	}
 	s.equal(t, "astray", 1)
 	uncleanByTool(t, s)
 }
