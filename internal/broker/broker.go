@@ -15,7 +15,6 @@ package broker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -309,30 +308,6 @@ func (b *Broker) unserved() {
 		if level > high {
 			b.logger.Warn("the cluster has finalized a feature level that this node does not serve yet; its records are kept as they are",
 				"feature", name, "level", level, "served", high)
-		}
-	}
-}
-
-// fragile warns of internal topics that one dead broker takes away, in a cluster
-// where that need not be (availability D3).
-func (b *Broker) fragile() {
-	img := b.quorum.Images().Image()
-	brokers := 0
-	for range img.Brokers() {
-		brokers++
-	}
-	for _, x := range internalTopics {
-		t, ok := img.Topic(x.name)
-		if !ok || brokers < 2 {
-			continue
-		}
-		for i, p := range t.Partitions() {
-			if len(p.Replicas) == 1 {
-				b.logger.Warn("an internal topic has partitions with one replica: when its broker is down, those who need it stop; it raises the number by itself "+
-					"unless its replication factor is set in the file or weir.internal.topics.auto.raise=false; by hand: kafka-reassign-partitions.sh --execute with a file as shown",
-					"topic", x.name, "file", fmt.Sprintf(`{"version":1,"partitions":[{"topic":"%s","partition":%d,"replicas":[%d,…]},…]}`, x.name, i, p.Replicas[0]))
-				break
-			}
 		}
 	}
 }
