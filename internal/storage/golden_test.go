@@ -156,7 +156,7 @@ func TestGoldenKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, "offsets", readOffsets(t, l, 0), seq(0, l.LogEnd()))
-	if l.LogEnd() <= 504 || len(told) != 2 || told[1].Remaining != 0 || told[1].Offset != l.LogEnd() {
+	if l.LogEnd() <= 504 || len(told) != 2 || told[1].Remaining != 0 || told[1].Offset != l.LogEnd() || told[1].Read < told[1].Size {
 		t.Fatalf("log end %d, progress %+v", l.LogEnd(), told)
 	}
 	l.SetHighWatermark(l.LogEnd())

@@ -63,6 +63,7 @@ type Progress struct {
 	Segment   int64
 	Size      int64 // bytes of that segment
 	Offset    int64 // reached within it
+	Read      int64 // bytes that have been read since the last step, of those that RecoverySize counts
 }
 
 // Append says how bytes enter the log.

@@ -87,6 +87,7 @@ func (ld *loader) recoverSegment(i int, unsafe bool, remaining int) (torn bool, 
 		}
 		return l.replayOne(e.Entry, s)
 	}
+	size := s.Size()
 	r, err := s.Recover(visit)
 	if err != nil {
 		return false, l.segmentError(ld.o.Dir, "recover", s, base, err)
@@ -102,7 +103,7 @@ func (ld *loader) recoverSegment(i int, unsafe bool, remaining int) (torn bool, 
 	}
 	// The process that made the files may have died before it synced their names.
 	l.mu.unsyncedNames = true
-	ld.progress(Progress{Dir: ld.o.Dir, Remaining: remaining - 1, Segment: base, Size: s.Size(), Offset: r.NextOffset})
+	ld.progress(Progress{Dir: ld.o.Dir, Remaining: remaining - 1, Segment: base, Size: s.Size(), Offset: r.NextOffset, Read: size})
 	if r.Cut > 0 {
 		return true, nil
 	}

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"maps"
 	"path/filepath"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -26,9 +25,6 @@ type Failure struct {
 	Err       error
 }
 
-// progressEvery is the pause between lines about the progress of loading.
-const progressEvery = 5 * time.Second
-
 // loading is what Load knows of one directory.
 type loading struct {
 	set   *Set
@@ -42,9 +38,7 @@ type loading struct {
 	recovery, starts, highs checkpoint.Offsets
 	cleaned                 checkpoint.Offsets
 	found                   []found
-	started                 time.Time
-	done                    atomic.Int64
-	told                    atomic.Int64 // when the last progress line was written, ns after started
+	progress
 }
 
 type found struct {
@@ -83,7 +77,7 @@ func (s *Set) Load(ctx context.Context) error {
 }
 
 func (s *Set) loadDir(ctx context.Context, d *Dir) error {
-	l := &loading{set: s, dir: d, started: s.o.Clock.Now()}
+	l := &loading{set: s, dir: d, progress: progress{started: s.o.Clock.Now()}}
 	if err := l.consumeMarker(); err != nil {
 		return err
 	}
@@ -114,6 +108,9 @@ func (s *Set) loadDir(ctx context.Context, d *Dir) error {
 		how = "no clean shutdown, but the machine has run on: only the ends of logs are checked"
 	}
 	s.log.Info("loading logs", "dir", d.Path, "logs", len(l.found), "state", how)
+	if !l.clean && !l.resumed {
+		l.measure()
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(1, s.o.RecoveryThreads))
 	for _, f := range l.found {
@@ -200,7 +197,7 @@ func (l *loading) open(f found) error {
 	if f.kind == storage.Current {
 		o.Cleaned = l.cleaned[f.p]
 	}
-	o.Progress = l.progress
+	o.Progress = l.recovered
 	log, err := storage.Open(o)
 	if isDiskFailure(err) {
 		return err
@@ -284,29 +281,6 @@ func (l *loading) keepLocked(p checkpoint.TopicPartition) {
 			l.dir.kept[name][p] = offset
 		}
 	}
-}
-
-// count notes one more log done and says so every few seconds.
-func (l *loading) count() {
-	done := l.done.Add(1)
-	if l.due() {
-		l.set.log.Info("still loading logs", "dir", l.dir.Path, "done", done, "of", len(l.found))
-	}
-}
-
-// progress tells about a single log that takes long.
-func (l *loading) progress(p storage.Progress) {
-	if l.due() {
-		l.set.log.Info("still recovering", "log", p.Dir, "segments left", p.Remaining, "segment", p.Segment, "offset", p.Offset,
-			"done", l.done.Load(), "of", len(l.found))
-	}
-}
-
-// due is true for one caller in each progressEvery.
-func (l *loading) due() bool {
-	now := int64(l.set.o.Clock.Now().Sub(l.started))
-	last := l.told.Load()
-	return now-last >= int64(progressEvery) && l.told.CompareAndSwap(last, now)
 }
 
 // logOptions are the owner's options for a partition with the Set's part filled in.
