@@ -22,6 +22,7 @@ func TestGrowing(t *testing.T) {
 	for _, rack := range []string{"a", "b", "b", "c", "c"} {
 		members = append(members, testnode.Member{Roles: testnode.BrokerOnly, Props: map[string]string{"broker.rack": rack}})
 	}
+	members[1].LogDirs = 2
 	s := hire(t, testnode.ClusterOptions{
 		Members: members, Props: map[string]string{"offsets.topic.num.partitions": "4"}, Unset: []string{"offsets.topic.replication.factor"},
 	})
@@ -37,6 +38,7 @@ func TestGrowing(t *testing.T) {
 		{"A2 replicas are spread evenly", spread},
 		{"A3 racks and cordoned directories", racks},
 		{"E1 reassignment", reassign},
+		{"E1 between directories", betweenDirs},
 		{"E1 a dead target, cancelled", deadTarget},
 		{"E1 kafka-reassign-partitions", reassignTool},
 	} {

@@ -58,6 +58,8 @@ func message(s *string) string {
 type pressure struct {
 	*ledger
 	s    *cast
+	pace time.Duration // between two batches
+	idle func() bool   // while it is true nothing is sent; nil: never
 	stop func()
 }
 
@@ -70,9 +72,15 @@ func (s *cast) burden(t *testing.T, name string, partitions int32) *pressure {
 
 func (s *cast) burdenOn(t *testing.T, name string, partitions int32) *pressure {
 	t.Helper()
-	l := &pressure{ledger: newLedger(name, partitions, true), s: s}
+	l := &pressure{ledger: newLedger(name, partitions, true), s: s, pace: 5 * time.Millisecond}
+	l.start(t)
+	return l
+}
+
+func (l *pressure) start(t *testing.T) {
+	t.Helper()
 	client, err := kgo.NewClient(slices.Concat(prompt, []kgo.Opt{
-		kgo.SeedBrokers(s.seeds()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MaxBufferedRecords(1000),
+		kgo.SeedBrokers(l.s.seeds()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MaxBufferedRecords(1000),
 		kgo.ProducerLinger(time.Millisecond), kgo.StopProducerOnDataLossDetected(),
 	})...)
 	l.stop, err = l.background(t.Context(), client, err, l.pour)
@@ -80,16 +88,18 @@ func (s *cast) burdenOn(t *testing.T, name string, partitions int32) *pressure {
 		t.Fatal(err)
 	}
 	t.Cleanup(l.stop)
-	return l
 }
 
-// pour hands records to a producer until ctx ends, a batch each few milliseconds.
+// pour hands records to a producer until ctx ends, a batch at each beat.
 func (l *pressure) pour(ctx context.Context, c *kgo.Client) {
 	const burst = 5
-	pace := time.NewTicker(5 * time.Millisecond)
+	pace := time.NewTicker(l.pace)
 	defer pace.Stop()
 	for i := int32(0); ctx.Err() == nil; i++ {
 		<-pace.C
+		if l.idle != nil && l.idle() {
+			continue
+		}
 		for range burst {
 			c.Produce(ctx, l.next(i%l.partitions), func(r *kgo.Record, err error) {
 				switch {

@@ -28,8 +28,8 @@ type history struct {
 }
 
 // watchGroups reads the topic until it is stopped.
-func watchGroups(ctx context.Context, addr string) (h *history, stop func(), err error) {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ConsumeTopics(offsetsTopic), kgo.FetchMaxWait(100*time.Millisecond), kgo.RetryBackoffFn(quickly), kgo.MetadataMinAge(memberHeartbeat))
+func watchGroups(ctx context.Context, addrs ...string) (h *history, stop func(), err error) {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(addrs...), kgo.ConsumeTopics(offsetsTopic), kgo.FetchMaxWait(100*time.Millisecond), kgo.RetryBackoffFn(quickly), kgo.MetadataMinAge(memberHeartbeat))
 	if err != nil {
 		return nil, nil, err
 	}

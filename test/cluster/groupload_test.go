@@ -164,9 +164,9 @@ type seat struct {
 
 // sit starts the member. It commits what it has read after each poll, and lets nobody take its partitions in between,
 // so that offsets of a partition are committed in order.
-func (s *seat) sit(ctx context.Context, c *commits, addr string) error {
+func (s *seat) sit(ctx context.Context, c *commits, addrs ...string) error {
 	opts := []kgo.Opt{
-		kgo.SeedBrokers(addr), kgo.ConsumerGroup(s.group), kgo.ConsumeTopics(s.topic), kgo.Balancers(s.balancer()),
+		kgo.SeedBrokers(addrs...), kgo.ConsumerGroup(s.group), kgo.ConsumeTopics(s.topic), kgo.Balancers(s.balancer()),
 		kgo.SessionTimeout(memberSession), kgo.HeartbeatInterval(memberHeartbeat), kgo.RebalanceTimeout(memberRebalance),
 		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(), kgo.FetchMaxWait(100 * time.Millisecond), kgo.RetryBackoffFn(quickly), kgo.MetadataMinAge(memberHeartbeat),
 		kgo.OnPartitionsAssigned(func(_ context.Context, cl *kgo.Client, _ map[string][]int32) { c.assigned(s.group, cl) }),
