@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -39,7 +40,7 @@ type Fetch struct {
 	Sessions *Sessions
 	Clock    clock.Clock
 	Buffers  *batch.Pool
-	MaxBytes int // fetch.max.bytes: bounds what a consumer may ask for
+	MaxBytes int // fetch.max.bytes: bounds what a consumer or a follower may ask for
 	// NearRacks sends consumers to followers of their rack (replica.selector.class).
 	NearRacks bool
 	// Throttle bounds what followers of throttled partitions get that are not in
@@ -69,7 +70,9 @@ type fetching struct {
 	img      *image.Image
 
 	left    int // bytes that may still be read
+	need    int // bytes that are worth an answer: min bytes, as far as max bytes allows
 	size    int64
+	spent   bool // there is more than may be read: waiting brings nothing
 	urgent  bool // an error or a divergence: answer now
 	waited  bool
 	held    map[*fetchPart]error // see early
@@ -95,9 +98,8 @@ func (f *Fetch) Handle(ctx context.Context, c *Call, r kmsg.Request) wire.Respon
 	if req.Version < 3 {
 		d.left = f.MaxBytes
 	}
-	if d.follower < 0 {
-		d.left = min(d.left, f.MaxBytes)
-	}
+	d.left = min(d.left, f.MaxBytes)
+	d.need = min(int(req.MinBytes), d.left)
 	s.update(req)
 	if !full && len(s.parts) == 0 {
 		f.Sessions.remove(s.id) // as Kafka: a session that has become empty ends
@@ -162,7 +164,7 @@ func partitionOf(img *image.Image, p *fetchPart) *image.Partition {
 }
 
 func (d *fetching) enough() bool {
-	return d.urgent || d.size >= int64(d.req.MinBytes)
+	return d.urgent || d.spent || d.size >= int64(d.need)
 }
 
 // readNews reads every partition that has news, as far as the budget goes.
@@ -224,6 +226,7 @@ func (d *fetching) read(p *fetchPart) readOutcome {
 		return readMore
 	}
 	if limit <= 0 && d.size > 0 {
+		d.spent = true
 		d.note(p, old)
 		return readNoBudget
 	}
@@ -247,6 +250,7 @@ func (d *fetching) read(p *fetchPart) readOutcome {
 		d.fail(p, err)
 		return readMore
 	}
+	d.spent = d.spent || got.FirstBatchCut && limit == d.left
 	outcome := d.take(p, got)
 	if d.follower >= 0 {
 		n := d.results[p].Size()
@@ -344,10 +348,10 @@ func (d *fetching) take(p *fetchPart, got partition.Read) readOutcome {
 		return readMore
 	}
 	if d.follower >= 0 && !p.replica.Fetched(isr.Fetch{
-		Follower: d.follower, BrokerEpoch: d.epoch, Offset: p.offset, LogStart: p.logStart, Now: d.f.Clock.Now(),
+		Follower: d.follower, LeaderEpoch: got.LeaderEpoch, BrokerEpoch: d.epoch, Offset: p.offset, LogStart: p.logStart, Now: d.f.Clock.Now(),
 	}) {
 		got.Release()
-		d.fail(p, kerr.UnknownLeaderEpoch)
+		d.fail(p, cmp.Or(p.replica.CheckEpoch(p.leaderEpoch), error(kerr.UnknownLeaderEpoch)))
 		return readMore
 	}
 	if d.req.IsolationLevel == 1 {

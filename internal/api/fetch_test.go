@@ -11,6 +11,7 @@ import (
 
 	"weir/internal/batch"
 	"weir/internal/isr"
+	"weir/internal/partition"
 	"weir/internal/records"
 	"weir/internal/wire"
 )
@@ -254,4 +255,50 @@ func TestFullAnswerGoesOnWithTheRest(t *testing.T) {
 		t.Errorf("the second partition has its turn: %+v", rows(res))
 	}
 	res.Release()
+}
+
+// fetch.max.bytes bounds what anybody is given, and with it the min bytes that a
+// fetch waits for (Kafka's KafkaApis.handleFetchRequest).
+func TestFetchMaxBytesBoundsFollowersAndMinBytes(t *testing.T) {
+	r := newRig(t, 3, 1)
+	for p := range int32(3) {
+		r.append(p)
+	}
+	for _, follower := range []int32{-1, 2} {
+		f := r.fetcher()
+		f.MaxBytes = 100 // one record and a piece of the next
+		q := fetchQuery{order: all(3), wait: time.Hour, minBytes: 1 << 20}
+		req := q.request()
+		req.Version, req.ReplicaID = 14, follower
+		res := f.Handle(t.Context(), r.call(), req).(*wire.FetchResponse)
+		size := int64(0)
+		for _, p := range rows(res) {
+			size += p.Size()
+		}
+		if size == 0 || size > 100 {
+			t.Errorf("replica %d got %d bytes", follower, size)
+		}
+		res.Release()
+	}
+}
+
+// A leader that has lost and regained its leadership between the reading and the
+// noting of a fetch believes nothing of it: its log may have been cut meanwhile.
+func TestFetchOfAnotherLeadership(t *testing.T) {
+	r := newRig(t, 1, 1, 2)
+	r.append(0)
+	p := r.replica(0)
+	got, err := p.Read(partition.ReadRequest{Offset: 1, MaxBytes: 1, Isolation: partition.ReadLogEnd, CurrentLeaderEpoch: 4, LastFetchedEpoch: partition.None})
+	if err != nil || got.LeaderEpoch != 4 {
+		t.Fatalf("%+v %v", got, err)
+	}
+	p.Follow(2, 5, 5)
+	p.Lead(isr.Assignment{Replicas: []int32{1, 2}, ISR: []int32{1, 2}, LeaderEpoch: 6, PartitionEpoch: 6}, r.clock.Now())
+	seen := isr.Fetch{Follower: 2, LeaderEpoch: got.LeaderEpoch, BrokerEpoch: -1, Offset: 1, Now: r.clock.Now()}
+	if p.Fetched(seen) || p.Log().HighWatermark() != 0 {
+		t.Errorf("believed: the high watermark is %d", p.Log().HighWatermark())
+	}
+	if seen.LeaderEpoch = 6; !p.Fetched(seen) || p.Log().HighWatermark() != 1 {
+		t.Errorf("not believed: the high watermark is %d", p.Log().HighWatermark())
+	}
 }

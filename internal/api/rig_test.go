@@ -104,7 +104,7 @@ func (r *rig) append(p int32) {
 
 // follow lets follower 2 fetch from an offset.
 func (r *rig) follow(p int32, offset int64) {
-	r.replica(p).Fetched(isr.Fetch{Follower: 2, BrokerEpoch: -1, Offset: offset, Now: r.clock.Now()})
+	r.replica(p).Fetched(isr.Fetch{Follower: 2, LeaderEpoch: r.replica(p).Status().LeaderEpoch, BrokerEpoch: -1, Offset: offset, Now: r.clock.Now()})
 }
 
 // hole writes a batch as a follower's log holds it after compaction.

@@ -117,7 +117,7 @@ func (r *rig) follow() {
 
 // fetched lets follower 2 fetch from an offset: it has all below.
 func (r *rig) fetched(offset int64) {
-	r.replica(0).Fetched(isr.Fetch{Follower: 2, BrokerEpoch: -1, Offset: offset, Now: time.Now()})
+	r.replica(0).Fetched(isr.Fetch{Follower: 2, LeaderEpoch: r.replica(0).Status().LeaderEpoch, BrokerEpoch: -1, Offset: offset, Now: time.Now()})
 	synctest.Wait()
 }
 

@@ -260,6 +260,7 @@ func (l *Leader) advance() bool {
 // Fetch is one fetch of a follower, already validated against the log.
 type Fetch struct {
 	Follower    int32
+	LeaderEpoch int32 // in which it was validated: truncations may lie between that and another one
 	BrokerEpoch int64 // -1 for fetch versions that carry none
 	Offset      int64 // the follower's log end: it asks for this offset next
 	LogStart    int64
@@ -267,11 +268,11 @@ type Fetch struct {
 }
 
 // Fetched notes a follower's fetch and tells whether the high watermark moved.
-// ok is false when the fetch comes from no replica of the partition or from a
-// stale incarnation of it.
+// ok is false when the fetch comes from no replica of the partition, from a
+// stale incarnation of it, or was validated in another leader epoch.
 func (l *Leader) Fetched(f Fetch) (moved, ok bool) {
 	p := l.followers[f.Follower]
-	if p == nil || (f.BrokerEpoch >= 0 && f.BrokerEpoch < p.epoch) {
+	if p == nil || f.LeaderEpoch != l.a.LeaderEpoch || (f.BrokerEpoch >= 0 && f.BrokerEpoch < p.epoch) {
 		return false, false
 	}
 	switch {

@@ -51,7 +51,7 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		s.l.Appended(a.num("end", 0), now)
 	case "fetch":
 		id := int32(a.num("from", 0))
-		if _, ok := s.l.Fetched(Fetch{Follower: id, BrokerEpoch: a.num("epoch", int64(id)*100), Offset: a.num("offset", 0), Now: now}); !ok {
+		if _, ok := s.l.Fetched(Fetch{Follower: id, LeaderEpoch: int32(a.num("in", int64(s.l.Assignment().LeaderEpoch))), BrokerEpoch: a.num("epoch", int64(id)*100), Offset: a.num("offset", 0), Now: now}); !ok {
 			return "not accepted\n"
 		}
 	case "broker":

@@ -28,7 +28,7 @@ func (e *env) copyOnce(t *testing.T, leader *env, epoch int32, at Place) (Place,
 		}
 		return at, fmt.Sprintf("truncated to %d", at.Offset)
 	}
-	leader.Fetched(isr.Fetch{Follower: 2, BrokerEpoch: -1, Offset: at.Offset, LogStart: at.LogStart, Now: leader.clock.Now()})
+	leader.Fetched(isr.Fetch{Follower: 2, LeaderEpoch: read.LeaderEpoch, BrokerEpoch: -1, Offset: at.Offset, LogStart: at.LogStart, Now: leader.clock.Now()})
 	var raw []byte
 	for _, r := range read.Regions {
 		if raw, err = r.AppendTo(raw); err != nil {

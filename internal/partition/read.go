@@ -35,6 +35,9 @@ type ReadRequest struct {
 type Read struct {
 	storage.ReadResult
 	HighWatermark, LastStable, LogStart, LogEnd int64
+	// LeaderEpoch is the one in which the read was allowed: what is concluded from it
+	// holds in no other.
+	LeaderEpoch int32
 	// Diverging is set when the reader's log does not agree with this one: no
 	// records are returned, and the reader truncates to it.
 	Diverging *storage.EpochEnd
@@ -44,17 +47,21 @@ type Read struct {
 
 // CheckEpoch compares the epoch a client believes in with the present one, and
 // that this replica leads.
-func (r *Replica) CheckEpoch(asked int32) error { return r.checkRole(asked, false) }
+func (r *Replica) CheckEpoch(asked int32) error {
+	_, err := r.checkRole(asked, false)
+	return err
+}
 
-func (r *Replica) checkRole(asked int32, anyReplica bool) error {
+// checkRole also returns the epoch that it has compared with.
+func (r *Replica) checkRole(asked int32, anyReplica bool) (epoch int32, err error) {
 	s := r.status.Load()
 	if asked != None && asked != s.LeaderEpoch {
-		return &EpochError{Topic: r.topic, Partition: r.id, Asked: asked, Have: s.LeaderEpoch}
+		return s.LeaderEpoch, &EpochError{Topic: r.topic, Partition: r.id, Asked: asked, Have: s.LeaderEpoch}
 	}
 	if !s.Leading && !(anyReplica && s.Leader != None) {
-		return r.notLeader(s)
+		return s.LeaderEpoch, r.notLeader(s)
 	}
-	return nil
+	return s.LeaderEpoch, nil
 }
 
 // onLog reads from the present log. One that SwapLog replaces meanwhile is
@@ -72,10 +79,12 @@ func onLog[T any](r *Replica, read func(log *storage.Log) (T, error)) (T, error)
 // Read reads from the leader's log, or a follower's with AnyReplica. Errors: *NotLeaderError, *EpochError,
 // *storage.OutOfRangeError, storage errors.
 func (r *Replica) Read(q ReadRequest) (Read, error) {
-	if err := r.checkRole(q.CurrentLeaderEpoch, q.AnyReplica); err != nil {
+	epoch, err := r.checkRole(q.CurrentLeaderEpoch, q.AnyReplica)
+	if err != nil {
 		return Read{}, err
 	}
 	out, err := onLog(r, func(log *storage.Log) (Read, error) { return r.readLog(log, q) })
+	out.LeaderEpoch = epoch
 	if err != nil {
 		r.report(err)
 	}

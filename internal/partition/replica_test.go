@@ -131,7 +131,7 @@ func TestCommitWaitsForTheISR(t *testing.T) {
 		t.Fatal("consumer sees uncommitted records")
 	}
 	follower := func(off int64) {
-		if !e.Fetched(isr.Fetch{Follower: 2, BrokerEpoch: -1, Offset: off, Now: e.clock.Now()}) {
+		if !e.Fetched(isr.Fetch{Follower: 2, LeaderEpoch: e.Status().LeaderEpoch, BrokerEpoch: -1, Offset: off, Now: e.clock.Now()}) {
 			t.Fatal("follower's fetch not accepted")
 		}
 	}
@@ -173,7 +173,7 @@ func TestForgottenWaitIsNotTold(t *testing.T) {
 	second, _ := e.WaitCommitted(e.produce(t, AcksAll, "b"))
 	e.Forget(first)
 	e.Forget(first) // twice does no harm
-	e.Fetched(isr.Fetch{Follower: 2, BrokerEpoch: -1, Offset: 2, Now: e.clock.Now()})
+	e.Fetched(isr.Fetch{Follower: 2, LeaderEpoch: e.Status().LeaderEpoch, BrokerEpoch: -1, Offset: 2, Now: e.clock.Now()})
 	<-second.Done()
 	select {
 	case <-first.Done():
@@ -220,11 +220,11 @@ func TestNewLeaderDoesNotKnowTheLatestOffset(t *testing.T) {
 	if _, ok, err := e.MaxTimestamp(None, ReadUncommitted); ok || !errors.As(err, &notYet) {
 		t.Fatalf("a record that may not be committed: %t %v", ok, err)
 	}
-	e.Fetched(isr.Fetch{Follower: 2, BrokerEpoch: -1, Offset: 1, Now: e.clock.Now()})
+	e.Fetched(isr.Fetch{Follower: 2, LeaderEpoch: e.Status().LeaderEpoch, BrokerEpoch: -1, Offset: 1, Now: e.clock.Now()})
 	if o, ok, err := e.OffsetForTimestamp(0, None, ReadUncommitted); !ok || o.Offset != 0 || err != nil {
 		t.Fatalf("the first record is committed: %+v %t %v", o, ok, err)
 	}
-	e.Fetched(isr.Fetch{Follower: 2, BrokerEpoch: -1, Offset: 2, Now: e.clock.Now()})
+	e.Fetched(isr.Fetch{Follower: 2, LeaderEpoch: e.Status().LeaderEpoch, BrokerEpoch: -1, Offset: 2, Now: e.clock.Now()})
 	if off, err := e.Latest(None, ReadUncommitted); err != nil || off != 2 {
 		t.Fatalf("latest %d %v", off, err)
 	}

@@ -148,7 +148,7 @@ func (l *fakeLeader) read(p kmsg.FetchRequestTopicPartition) kmsg.FetchResponseT
 		rp.DivergingEpoch.Epoch, rp.DivergingEpoch.EndOffset = got.Diverging.Epoch, got.Diverging.EndOffset
 		return rp
 	}
-	l.Fetched(isr.Fetch{Follower: self, BrokerEpoch: -1, Offset: p.FetchOffset, LogStart: p.LogStartOffset, Now: time.Now()})
+	l.Fetched(isr.Fetch{Follower: self, LeaderEpoch: got.LeaderEpoch, BrokerEpoch: -1, Offset: p.FetchOffset, LogStart: p.LogStartOffset, Now: time.Now()})
 	rp.HighWatermark, rp.LogStartOffset = got.HighWatermark, got.LogStart
 	for _, g := range got.Regions {
 		if rp.RecordBatches, err = g.AppendTo(rp.RecordBatches); err != nil {

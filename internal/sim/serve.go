@@ -195,7 +195,7 @@ func (h *heldFetch) read(topic uuid.UUID, p *kmsg.FetchRequestTopicPartition, s 
 		rp.DivergingEpoch.Epoch, rp.DivergingEpoch.EndOffset = got.Diverging.Epoch, got.Diverging.EndOffset
 		return rp
 	}
-	if !r.Fetched(isr.Fetch{Follower: h.req.ReplicaState.ID, BrokerEpoch: h.req.ReplicaState.Epoch, Offset: p.FetchOffset, LogStart: p.LogStartOffset, Now: n.w.clock.Now()}) {
+	if !r.Fetched(isr.Fetch{Follower: h.req.ReplicaState.ID, LeaderEpoch: got.LeaderEpoch, BrokerEpoch: h.req.ReplicaState.Epoch, Offset: p.FetchOffset, LogStart: p.LogStartOffset, Now: n.w.clock.Now()}) {
 		got.Release()
 		rp.ErrorCode = kerr.UnknownLeaderEpoch.Code
 		return rp
