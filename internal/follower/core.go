@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/invariant"
+	"weir/internal/wire"
 )
 
 // None is the leader epoch of a log that has none.
@@ -231,22 +232,17 @@ func (c *Core) build(v Version) *kmsg.FetchRequest {
 	}
 	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = c.o.MaxWaitMs, c.o.MinBytes, c.o.MaxBytes
 	req.SessionID, req.SessionEpoch = c.session.id, c.session.epoch
-	topics := map[[16]byte]int{}
+	var rows wire.ByTopic[kmsg.FetchRequestTopic]
 	for _, p := range c.send {
 		p.queued, p.inSession = false, true
-		i, ok := topics[p.key.Topic]
-		if !ok {
-			i = len(req.Topics)
-			topics[p.key.Topic] = i
-			t := kmsg.NewFetchRequestTopic()
-			t.TopicID = p.key.Topic
-			req.Topics = append(req.Topics, t)
-		}
+		t := rows.Of(p.key.Topic, kmsg.NewFetchRequestTopic)
+		t.TopicID = p.key.Topic
 		rp := kmsg.NewFetchRequestTopicPartition()
 		rp.Partition, rp.CurrentLeaderEpoch, rp.FetchOffset = p.key.Partition, p.at.LeaderEpoch, p.at.Offset
 		rp.LastFetchedEpoch, rp.LogStartOffset, rp.PartitionMaxBytes = p.at.LastEpoch, p.at.LogStart, c.o.PartitionMax
-		req.Topics[i].Partitions = append(req.Topics[i].Partitions, rp)
+		t.Partitions = append(t.Partitions, rp)
 	}
+	req.Topics = rows.Topics
 	c.send = c.send[:0]
 	c.forgetIn(req)
 	return req
@@ -254,21 +250,16 @@ func (c *Core) build(v Version) *kmsg.FetchRequest {
 
 // forgetIn takes partitions out of the session, but not those that were added again.
 func (c *Core) forgetIn(req *kmsg.FetchRequest) {
-	topics := map[[16]byte]int{}
+	var rows wire.ByTopic[kmsg.FetchRequestForgottenTopic]
 	for _, p := range c.forget {
 		if now := c.parts[p.key]; now != nil && now.inSession {
 			continue
 		}
-		i, ok := topics[p.key.Topic]
-		if !ok {
-			i = len(req.ForgottenTopics)
-			topics[p.key.Topic] = i
-			t := kmsg.NewFetchRequestForgottenTopic()
-			t.TopicID = p.key.Topic
-			req.ForgottenTopics = append(req.ForgottenTopics, t)
-		}
-		req.ForgottenTopics[i].Partitions = append(req.ForgottenTopics[i].Partitions, p.key.Partition)
+		t := rows.Of(p.key.Topic, kmsg.NewFetchRequestForgottenTopic)
+		t.TopicID = p.key.Topic
+		t.Partitions = append(t.Partitions, p.key.Partition)
 	}
+	req.ForgottenTopics = rows.Topics
 	c.forget = nil
 }
 

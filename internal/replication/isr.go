@@ -16,6 +16,7 @@ import (
 	"weir/internal/isr"
 	"weir/internal/partition"
 	"weir/internal/uuid"
+	"weir/internal/wire"
 )
 
 // proposed is an ISR change on its way to the controller.
@@ -264,17 +265,10 @@ func (m *Manager) alterRequest(list []proposed) *kmsg.AlterPartitionRequest {
 	req := kmsg.NewPtrAlterPartitionRequest()
 	req.Version = req.MaxVersion()
 	req.BrokerID, req.BrokerEpoch = m.o.NodeID, m.o.Epoch()
-	topics := map[uuid.UUID]int{}
+	var rows wire.ByTopic[kmsg.AlterPartitionRequestTopic]
 	for _, p := range list {
-		id := p.replica.TopicID()
-		i, ok := topics[id]
-		if !ok {
-			i = len(req.Topics)
-			topics[id] = i
-			t := kmsg.NewAlterPartitionRequestTopic()
-			t.TopicID = id
-			req.Topics = append(req.Topics, t)
-		}
+		t := rows.Of(p.replica.TopicID(), kmsg.NewAlterPartitionRequestTopic)
+		t.TopicID = p.replica.TopicID()
 		rp := kmsg.NewAlterPartitionRequestTopicPartition()
 		rp.Partition, rp.LeaderEpoch, rp.PartitionEpoch = p.replica.ID(), p.proposal.LeaderEpoch, p.proposal.PartitionEpoch
 		for _, member := range p.proposal.ISR {
@@ -282,7 +276,8 @@ func (m *Manager) alterRequest(list []proposed) *kmsg.AlterPartitionRequest {
 			e.BrokerID, e.BrokerEpoch = member.ID, member.Epoch
 			rp.NewEpochISR = append(rp.NewEpochISR, e)
 		}
-		req.Topics[i].Partitions = append(req.Topics[i].Partitions, rp)
+		t.Partitions = append(t.Partitions, rp)
 	}
+	req.Topics = rows.Topics
 	return req
 }
