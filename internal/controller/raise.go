@@ -36,7 +36,7 @@ func (c *Core) raise(s Step, img *image.Image) (recs []records.Versioned, notes 
 		}
 		factor := min(want.Target, len(brokers))
 		begun, before, least := 0, len(recs), factor
-		load := topicLoad(t)
+		load, preferred := topicLoad(t)
 		for i, p := range t.Partitions() {
 			if len(p.Adding)+len(p.Removing) > 0 {
 				begun++
@@ -46,7 +46,7 @@ func (c *Core) raise(s Step, img *image.Image) (recs []records.Versioned, notes 
 				continue
 			}
 			least = min(least, len(p.Replicas))
-			target := extend(p.Replicas, factor, brokers, load)
+			target := lead(extend(p.Replicas, factor, brokers, load), preferred)
 			ch := c.newChange(img, t, i, p)
 			if moveTo(img, p, ch, target, true) != nil {
 				continue // a replica stands on a broker that was unregistered: to move it is for people to decide
@@ -75,14 +75,37 @@ func (c *Core) settled(s Step, img *image.Image) []*image.Broker {
 	return out
 }
 
-func topicLoad(t *image.Topic) map[int32]int {
-	load := map[int32]int{}
+// topicLoad counts, by broker, the replicas of a topic and the partitions that it is to lead.
+func topicLoad(t *image.Topic) (load, preferred map[int32]int) {
+	load, preferred = map[int32]int{}, map[int32]int{}
 	for _, p := range t.Partitions() {
-		for _, b := range p.Replicas {
+		for i, b := range p.Replicas {
 			load[b]++
+			if i == 0 {
+				preferred[b]++
+			}
 		}
 	}
-	return load
+	return load, preferred
+}
+
+// lead puts that replica first that is to lead: the one with the fewest partitions of the topic to lead, when that evens
+// them out (A2). Where all had one replica, on the first broker of the cluster, they would all stay with that one otherwise.
+// The leader goes on leading until a preferred election, when the new replica is in sync.
+func lead(replicas []int32, preferred map[int32]int) []int32 {
+	first := replicas[0]
+	best := first
+	for _, b := range replicas {
+		if preferred[b] < preferred[best] {
+			best = b
+		}
+	}
+	if preferred[best]+1 >= preferred[first] {
+		return replicas
+	}
+	preferred[first]--
+	preferred[best]++
+	return append([]int32{best}, without(replicas, best)...)
 }
 
 // extend adds brokers to replicas until there are n: of racks that have none yet first, then those with the fewest replicas of
