@@ -2,14 +2,11 @@ package liveness
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"slices"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,79 +16,28 @@ import (
 	"weir/internal/clock"
 	"weir/internal/controller"
 	"weir/internal/image"
+	"weir/internal/peer/peertest"
 	"weir/internal/records"
 	"weir/internal/wire"
 )
 
-// network is the brokers' hosts: what a dial of each address does.
-type network struct {
-	t     *testing.T
-	mu    sync.Mutex
-	state map[string]string // "up", "refuses", "silent"
-	conns map[string][]net.Conn
-	dials int
-}
-
-func (n *network) dial(ctx context.Context, address string) (net.Conn, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.dials++
-	switch n.state[address] {
-	case "up":
-		ours, theirs := net.Pipe()
-		n.conns[address] = append(n.conns[address], theirs)
-		go n.answer(theirs)
-		return ours, nil
-	case "refuses":
-		return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+// answers serves ApiVersions and nothing else.
+func answers(h wire.Header, req kmsg.Request) []byte {
+	if _, ok := req.(*kmsg.ApiVersionsRequest); !ok {
+		return nil
 	}
-	n.mu.Unlock()
-	<-ctx.Done()
-	n.mu.Lock()
-	return nil, ctx.Err()
-}
-
-// answer serves ApiVersions and nothing else.
-func (n *network) answer(c net.Conn) {
-	var size [4]byte
-	if _, err := io.ReadFull(c, size[:]); err != nil {
-		return
-	}
-	frame := make([]byte, binary.BigEndian.Uint32(size[:]))
-	if _, err := io.ReadFull(c, frame); err != nil {
-		return
-	}
-	h, _, err := wire.ParseHeader(frame)
-	if err != nil {
-		n.t.Error(err)
-		return
-	}
-	res := kmsg.NewPtrApiVersionsResponse()
-	res.Version = h.Version
-	res.ApiKeys = []kmsg.ApiVersionsResponseApiKey{{ApiKey: int16(kmsg.ApiVersions), MaxVersion: 4}}
-	out := make([]byte, 8)
-	binary.BigEndian.PutUint32(out[4:], uint32(h.CorrelationID))
-	out = res.AppendTo(out)
-	binary.BigEndian.PutUint32(out, uint32(len(out)-4))
-	if _, err := c.Write(out); err != nil {
-		n.t.Error(err)
-	}
+	return peertest.Versions(h, req, map[kmsg.Key]wire.Range{kmsg.ApiVersions: {Max: 4}})
 }
 
 // set changes what dials of an address do, and ends its connections.
-func (n *network) set(address, state string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.state[address] = state
-	for _, c := range n.conns[address] {
-		c.Close()
-	}
-	n.conns[address] = nil
+func (e *env) set(address, state string) {
+	e.Set(address, map[string]peertest.Host{"up": peertest.Serves(answers), "refuses": peertest.Nobody(), "silent": peertest.Silent()}[state])
+	e.HangUp(address)
 }
 
 type env struct {
 	*Watch
-	*network
+	*peertest.Net
 	mu     sync.Mutex
 	img    *image.Image
 	active bool
@@ -102,9 +48,9 @@ type env struct {
 // bubble runs test with a Watch in virtual time.
 func bubble(t *testing.T, test func(t *testing.T, e *env)) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &env{network: &network{t: t, state: map[string]string{}, conns: map[string][]net.Conn{}}, img: image.New(), active: true}
+		e := &env{Net: peertest.New(t, peertest.Silent()), img: image.New(), active: true}
 		e.Watch = New(Options{
-			NodeID: 1, Dial: e.dial, Clock: clock.System{}, Logger: slog.New(slog.DiscardHandler),
+			NodeID: 1, Dial: e.Dial, Clock: clock.System{}, Logger: slog.New(slog.DiscardHandler),
 			Addresses: func(b *image.Broker) []string { return []string{address(b.ID)} },
 			Active:    func() bool { e.mu.Lock(); defer e.mu.Unlock(); return e.active },
 			Fence:     e.fence,
@@ -304,10 +250,8 @@ func TestSilenceIsCheap(t *testing.T) {
 		e.set(address(2), "refuses")
 		e.register(7, 2)
 		time.Sleep(10 * time.Minute)
-		e.network.mu.Lock()
-		defer e.network.mu.Unlock()
-		if e.dials > 130 {
-			t.Fatalf("%d dials in ten minutes", e.dials)
+		if len(e.Dials()) > 130 {
+			t.Fatalf("%d dials in ten minutes", len(e.Dials()))
 		}
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"strings"
@@ -21,94 +20,26 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/clock"
+	"weir/internal/peer/peertest"
 	"weir/internal/wire"
 )
 
-// node is the other side: it answers what serve says, on every connection.
-type node struct {
-	t      *testing.T
-	serve  func(h wire.Header, req kmsg.Request) []byte // the whole answer with its size, nil: none
-	mu     sync.Mutex
-	conns  []net.Conn
-	dials  []string
-	refuse map[string]error // by address
-}
+// node is the other side: at every address the same, unless the test sets another.
+type node struct{ *peertest.Net }
 
-func newNode(t *testing.T, serve func(h wire.Header, req kmsg.Request) []byte) *node {
-	return &node{t: t, serve: serve, refuse: map[string]error{}}
-}
-
-func (n *node) dial(_ context.Context, addr string) (net.Conn, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.dials = append(n.dials, addr)
-	if err := n.refuse[addr]; err != nil {
-		return nil, &net.OpError{Op: "dial", Err: err}
-	}
-	ours, theirs := net.Pipe()
-	n.conns = append(n.conns, theirs)
-	go n.run(theirs)
-	return ours, nil
-}
-
-func (n *node) run(c net.Conn) {
-	for {
-		var size [4]byte
-		if _, err := io.ReadFull(c, size[:]); err != nil {
-			return
-		}
-		frame := make([]byte, binary.BigEndian.Uint32(size[:]))
-		if _, err := io.ReadFull(c, frame); err != nil {
-			return
-		}
-		h, body, err := wire.ParseHeader(frame)
-		if err != nil {
-			n.t.Errorf("request: %v", err)
-			return
-		}
-		req, err := wire.ReadRequest(h, body)
-		if err != nil {
-			n.t.Errorf("request: %v", err)
-			return
-		}
-		if out := n.serve(h, req); out != nil {
-			if _, err := c.Write(out); err != nil {
-				return
-			}
-		}
-	}
-}
-
-// hangUp ends every connection from the node's side.
-func (n *node) hangUp() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, c := range n.conns {
-		c.Close()
-	}
-	n.conns = nil
+func newNode(t *testing.T, serve peertest.Answer) *node {
+	return &node{peertest.New(t, peertest.Serves(serve))}
 }
 
 func (n *node) client(change ...func(*Options)) *Client {
 	o := Options{
 		Node: 3, Addresses: func() []string { return []string{"10.0.0.1:9093"} }, ClientID: "test",
-		Dial: n.dial, Clock: clock.System{}, Logger: slog.New(slog.DiscardHandler),
+		Dial: n.Dial, Clock: clock.System{}, Logger: slog.New(slog.DiscardHandler),
 	}
 	for _, f := range change {
 		f(&o)
 	}
 	return New(o)
-}
-
-// versions answers ApiVersions with these APIs.
-func versions(h wire.Header, req kmsg.Request, list map[kmsg.Key]wire.Range) []byte {
-	res := req.ResponseKind().(*kmsg.ApiVersionsResponse)
-	for k, r := range list {
-		row := kmsg.NewApiVersionsResponseApiKey()
-		row.ApiKey, row.MinVersion, row.MaxVersion = int16(k), r.Min, r.Max
-		res.ApiKeys = append(res.ApiKeys, row)
-	}
-	return wire.AppendResponse(nil, h, res)
 }
 
 var usual = map[kmsg.Key]wire.Range{kmsg.ApiVersions: {Max: 4}, kmsg.Vote: {Max: 1}, kmsg.Fetch: {Min: 4, Max: 18}, kmsg.BrokerHeartbeat: {Max: 2}}
@@ -117,7 +48,7 @@ var usual = map[kmsg.Key]wire.Range{kmsg.ApiVersions: {Max: 4}, kmsg.Vote: {Max:
 func polite(h wire.Header, req kmsg.Request) []byte {
 	switch q := req.(type) {
 	case *kmsg.ApiVersionsRequest:
-		return versions(h, req, usual)
+		return peertest.Versions(h, req, usual)
 	case *kmsg.VoteRequest:
 		res := q.ResponseKind().(*kmsg.VoteResponse)
 		res.ErrorCode = int16(q.VoterID)
@@ -162,8 +93,8 @@ func TestRequestsAreAnsweredInOrder(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if len(n.dials) != 1 {
-			t.Errorf("dialed %v", n.dials)
+		if len(n.Dials()) != 1 {
+			t.Errorf("dialed %v", n.Dials())
 		}
 	})
 }
@@ -208,7 +139,7 @@ func TestOldApiVersionsIsAskedAgain(t *testing.T) {
 					h.Version = 0
 					return wire.AppendResponse(nil, h, res)
 				}
-				return versions(h, q, usual)
+				return peertest.Versions(h, q, usual)
 			}
 			return polite(h, req)
 		})
@@ -233,7 +164,8 @@ func TestRefusedAndGone(t *testing.T) {
 			o.Addresses = func() []string { return []string{"[::1]:1", "10.0.0.1:9093"} }
 			o.Gone, o.Answered = func() { gone.Add(1) }, shared
 		}
-		n.refuse["[::1]:1"], n.refuse["10.0.0.1:9093"] = syscall.ECONNREFUSED, syscall.ECONNREFUSED
+		n.Set("[::1]:1", peertest.Nobody())
+		n.Set("10.0.0.1:9093", peertest.Nobody())
 		c, other := n.client(options), n.client(options)
 		defer c.Close()
 		defer other.Close()
@@ -242,12 +174,12 @@ func TestRefusedAndGone(t *testing.T) {
 		} else if e := wantKind(t, err, Refused); e.Sent() {
 			t.Errorf("%v: said to be sent", e)
 		}
-		delete(n.refuse, "10.0.0.1:9093")
+		n.Unset("10.0.0.1:9093")
 		if _, err := c.Do(t.Context(), vote(1)); err != nil {
 			t.Fatal(err)
 		}
-		n.refuse["10.0.0.1:9093"] = syscall.ECONNREFUSED
-		n.hangUp()
+		n.Set("10.0.0.1:9093", peertest.Nobody())
+		n.HangUpAll()
 		synctest.Wait()
 		for _, x := range []*Client{c, other} { // what one has seen counts for both
 			if _, err := x.Do(t.Context(), vote(1)); KindOf(err) != Refused || !IsGone(err) {
@@ -258,11 +190,11 @@ func TestRefusedAndGone(t *testing.T) {
 		if gone.Load() != 2 {
 			t.Errorf("told %d times that the node is gone", gone.Load())
 		}
-		n.refuse["[::1]:1"] = syscall.ETIMEDOUT // one address is silent: nothing is proved
+		n.Set("[::1]:1", peertest.Refuses(syscall.ETIMEDOUT)) // one address is silent: nothing is proved
 		if _, err := c.Do(t.Context(), vote(1)); KindOf(err) != Timeout || IsGone(err) {
 			t.Errorf("one address refuses, the other is silent: %v", err)
 		}
-		n.refuse["[::1]:1"] = syscall.EADDRNOTAVAIL
+		n.Set("[::1]:1", peertest.Refuses(syscall.EADDRNOTAVAIL))
 		if _, err := c.Do(t.Context(), vote(1)); !IsGone(err) {
 			t.Errorf("one address refuses, the other is none of this machine's: %v", err)
 		}
@@ -292,10 +224,10 @@ func TestNamesAreResolvedAtEachDial(t *testing.T) {
 			if (ip == "") != (KindOf(err) == Unreachable) {
 				t.Errorf("address %q: %v", ip, err)
 			}
-			n.hangUp()
+			n.HangUpAll()
 			synctest.Wait()
 		}
-		if got := strings.Join(n.dials, " "); got != "10.0.0.7:9093 10.0.0.8:9093" {
+		if got := strings.Join(n.Dials(), " "); got != "10.0.0.7:9093 10.0.0.8:9093" {
 			t.Errorf("dialed %s", got)
 		}
 	})
@@ -355,7 +287,7 @@ func TestPeerHangsUp(t *testing.T) {
 			errs <- err
 		}()
 		synctest.Wait()
-		n.hangUp()
+		n.HangUpAll()
 		if e := wantKind(t, <-errs, Disconnected); !e.Sent() || e.Node != 3 || e.Addr != "10.0.0.1:9093" {
 			t.Errorf("%+v", e)
 		}
@@ -397,7 +329,7 @@ func TestCloseEndsEverything(t *testing.T) {
 		for range 2 {
 			wantKind(t, <-errs, ClientClosed)
 		}
-		silent.hangUp()
+		silent.HangUpAll()
 	})
 }
 
@@ -406,7 +338,7 @@ func TestSilentDialTimesOut(t *testing.T) {
 		n := newNode(t, func(wire.Header, kmsg.Request) []byte { return nil })
 		c := n.client()
 		defer c.Close()
-		defer n.hangUp()
+		defer n.HangUpAll()
 		start := time.Now()
 		_, err := c.Do(t.Context(), vote(1))
 		wantKind(t, err, Timeout)
@@ -438,7 +370,7 @@ func TestBadAnswers(t *testing.T) {
 				})
 				c := n.client()
 				defer c.Close()
-				defer n.hangUp()
+				defer n.HangUpAll()
 				_, err := c.Do(t.Context(), vote(1))
 				if name != "answer too many" {
 					wantKind(t, err, BadAnswer)
@@ -507,7 +439,7 @@ func TestClosingHoldsNoLock(t *testing.T) {
 	late := make(chan bool, 1)
 	c = n.client(func(o *Options) {
 		o.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
-			nc, err := n.dial(ctx, addr)
+			nc, err := n.Dial(ctx, addr)
 			return asking{nc, func() {
 				told := make(chan bool)
 				go func() { told <- c.Connected() }()
@@ -523,7 +455,7 @@ func TestClosingHoldsNoLock(t *testing.T) {
 	if _, err := c.Do(t.Context(), vote(1)); err != nil {
 		t.Fatal(err)
 	}
-	n.hangUp()
+	n.HangUpAll()
 	if <-late {
 		t.Fatal("the client is locked, or calls a connection alive, while that closes")
 	}

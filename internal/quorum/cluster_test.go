@@ -2,16 +2,12 @@ package quorum
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,6 +22,7 @@ import (
 	"weir/internal/kraft"
 	"weir/internal/kraft/rpc"
 	"weir/internal/metalog"
+	"weir/internal/peer/peertest"
 	"weir/internal/records"
 	"weir/internal/rng"
 	"weir/internal/uuid"
@@ -36,73 +33,31 @@ import (
 // netw is the network between the members of a cluster in one synctest bubble:
 // pipes, and refusals where nobody listens.
 type netw struct {
-	t     *testing.T
-	mu    sync.Mutex
-	nodes map[string]*member // by address
-	hung  map[string]bool    // accepts and answers nothing
+	*peertest.Net
+	t *testing.T
 }
 
 // member is one node of a cluster, with a server as package api has it.
 type member struct {
 	*Node
-	id    int32
-	addr  string
-	fs    *memfs.FS
-	log   *metalog.Log
-	tr    *Transport
-	end   context.CancelFunc
-	done  chan error
-	conns []net.Conn
-	seen  []kmsg.Request // the envelopes that came, opened
-	from  []Origin
+	id   int32
+	addr string
+	fs   *memfs.FS
+	log  *metalog.Log
+	tr   *Transport
+	ctx  context.Context // ends with the member
+	end  context.CancelFunc
+	done chan error
+	seen []kmsg.Request // the envelopes that came, opened
+	from []Origin
 }
 
-func (w *netw) dial(_ context.Context, addr string) (net.Conn, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	m := w.nodes[addr]
-	if m == nil {
-		return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+// serve answers a request as package api does.
+func (m *member) serve(h wire.Header, req kmsg.Request) []byte {
+	if res := m.answer(m.ctx, req); res != nil {
+		return wire.AppendResponse(nil, h, res)
 	}
-	ours, theirs := net.Pipe()
-	m.conns = append(m.conns, theirs)
-	if !w.hung[addr] {
-		go m.serve(w.t, theirs)
-	}
-	return ours, nil
-}
-
-// serve answers the requests of one connection, one after another.
-func (m *member) serve(t *testing.T, c net.Conn) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	for {
-		var size [4]byte
-		if _, err := io.ReadFull(c, size[:]); err != nil {
-			return
-		}
-		frame := make([]byte, binary.BigEndian.Uint32(size[:]))
-		if _, err := io.ReadFull(c, frame); err != nil {
-			return
-		}
-		h, body, err := wire.ParseHeader(frame)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		req, err := wire.ReadRequest(h, body)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		res := m.answer(ctx, req)
-		if res == nil {
-			return
-		}
-		if _, err := c.Write(wire.AppendResponse(nil, h, res)); err != nil {
-			return
-		}
-	}
+	return nil
 }
 
 func (m *member) answer(ctx context.Context, req kmsg.Request) kmsg.Response {
@@ -216,7 +171,7 @@ func (w *netw) start(id int32, clusterID string, fs *memfs.FS) *member {
 	m := &member{id: id, addr: addrOf(id), fs: fs, done: make(chan error, 1)}
 	book := NewBook("CONTROLLER", voters)
 	m.tr = NewTransport(TransportOptions{NodeID: id, ClusterID: clusterID, Book: book, Static: []int32{1, 2, 3}, RequestTimeout: 2 * time.Second,
-		Dial: w.dial, Clock: clock.System{}, Logger: quiet})
+		Dial: w.Dial, Clock: clock.System{}, Logger: quiet})
 	m.log, err = metalog.Open(metalog.Options{
 		FS: fs, Dir: "/meta", Self: kraft.Replica{ID: id, Dir: uuid.UUID{0: byte(id), 15: 7}}, Voters: voters, Transport: m.tr,
 		Timeouts: kraft.Timeouts{ElectionMs: 1000, FetchMs: 2000, RetryMs: 20, MaxWaitMs: 500, MaxFetch: 1 << 20, BackoffMaxMs: 1000},
@@ -227,40 +182,31 @@ func (w *netw) start(id int32, clusterID string, fs *memfs.FS) *member {
 		w.t.Fatal(err)
 	}
 	m.tr.Bind(m.log)
-	o := Options{NodeID: id, Log: m.log, Book: book, Transport: m.tr, Dial: w.dial, RequestTimeout: 2 * time.Second,
+	o := Options{NodeID: id, Log: m.log, Book: book, Transport: m.tr, Dial: w.Dial, RequestTimeout: 2 * time.Second,
 		Rand: rng.New(uint64(id) + 100), Clock: clock.System{}, Logger: quiet, SnapshotBytes: 1 << 30}
 	if id <= 3 {
 		level := records.NewFeatureLevelRecord()
 		level.Name, level.FeatureLevel = "metadata.version", image.MetadataLatest
 		o.Core = controller.New(controller.Options{
 			NodeID: id, ClusterID: clusterID, SessionTimeoutMs: 9000, NoOpIntervalMs: 500,
-			DefaultPartitions: 1, DefaultReplicationFactor: 1, QuorumNodes: []int32{1, 2, 3},
+			DefaultPartitions: 1, DefaultReplicationFactor: 1,
 			Supported: []image.FeatureRange{{Name: "metadata.version", Min: 7, Max: image.MetadataLatest}, {Name: image.FeatureKRaft, Max: 1}},
 			Bootstrap: []records.Versioned{{Record: &level}}, Config: NewConfigRules(static),
 		})
 	}
 	m.Node = New(o)
-	var ctx context.Context
-	ctx, m.end = context.WithCancel(context.Background())
-	go func() { m.done <- m.Run(ctx) }()
-	w.mu.Lock()
-	w.nodes[m.addr] = m
-	w.mu.Unlock()
+	m.ctx, m.end = context.WithCancel(context.Background())
+	go func() { m.done <- m.Run(m.ctx) }()
+	w.Set(m.addr, peertest.Serves(m.serve))
 	return m
 }
 
 // stop ends a member: its connections close, and nobody listens any more.
 func (w *netw) stop(m *member) {
 	w.t.Helper()
-	w.mu.Lock()
-	delete(w.nodes, m.addr)
-	delete(w.hung, m.addr)
-	conns := m.conns
-	w.mu.Unlock()
+	w.Unset(m.addr)
 	m.end()
-	for _, c := range conns {
-		c.Close()
-	}
+	w.HangUp(m.addr)
 	if err := <-m.done; err != nil {
 		w.t.Errorf("node %d: %v", m.id, err)
 	}
@@ -273,7 +219,7 @@ func (w *netw) stop(m *member) {
 }
 
 func newNet(t *testing.T) *netw {
-	return &netw{t: t, nodes: map[string]*member{}, hung: map[string]bool{}}
+	return &netw{peertest.New(t, peertest.Nobody()), t}
 }
 
 // leader waits until one of the members is the active controller.
@@ -407,9 +353,7 @@ func TestHungControllerIsLeft(t *testing.T) {
 			all = append(all, w.start(id+1, cluster, newDisk(t)))
 		}
 		old := leader(t, all...)
-		w.mu.Lock()
-		w.hung[old.addr] = true // new connections hang; it still speaks to the others as their leader
-		w.mu.Unlock()
+		w.Set(old.addr, peertest.Hangs()) // new connections hang; it still speaks to the others as their leader
 		other := others(all, old)[0]
 		done := make(chan error, 1)
 		go func() {
