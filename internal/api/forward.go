@@ -25,7 +25,7 @@ import (
 //	DescribeQuorum           v1 times of the last fetch (KIP-836); v2 directory ids and the voters' addresses (KIP-853)
 //	AddRaftVoter             v1 may be answered before the commit (KIP-853)
 //	RemoveRaftVoter          v0 a voter becomes an observer (KIP-853)
-//	UpdateRaftVoter          v0 a voter's addresses and levels; below kraft.version 1 only acknowledged
+//	UpdateRaftVoter          v0 a voter's addresses and levels; below kraft.version 1 remembered for the upgrade
 //	AlterPartition           v3 broker epochs of the ISR (KIP-903)
 //	AllocateProducerIds      v0 a block of producer ids (KIP-730)
 //	AssignReplicasToDirs     v0 where replicas lie (KIP-858)

@@ -40,7 +40,7 @@ type QuorumRequest struct {
 // Key is the API it was made for.
 func (h *QuorumRequest) Key() kmsg.Key { return h.API }
 
-var errLogClosed = errors.New("the metadata log is closed")
+var errLogClosed = errors.New("the metadata log is closed, or waits for room on its disk")
 
 // Handle hands the request to the replica.
 func (h *QuorumRequest) Handle(ctx context.Context, c *Call, req kmsg.Request) wire.Response {

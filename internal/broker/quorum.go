@@ -73,14 +73,13 @@ func (b *Broker) controllerCore() (*controller.Core, error) {
 	if err != nil {
 		return nil, err
 	}
-	set, _ := b.metalog.Voters()
 	return controller.New(controller.Options{
 		NodeID: n.NodeID, ClusterID: b.dirs.ClusterID(), BrokerHere: n.Broker,
 		SessionTimeoutMs: s.Long("broker.session.timeout.ms"), NoOpIntervalMs: s.Long("metadata.max.idle.interval.ms"),
 		UncleanIntervalMs: s.Long("unclean.leader.election.interval.ms"), RebalanceIntervalMs: rebalanceEvery(s), RebalanceAfterReturnMs: 10_000,
 		DefaultPartitions: s.Int("num.partitions"), DefaultReplicationFactor: int16(s.Int("default.replication.factor")),
 		NoTopicDeletion: !s.Bool("delete.topic.enable"),
-		Supported:       b.served(), QuorumNodes: ids(set.Voters()), Bootstrap: bootstrap, BootstrapSource: "bootstrap.checkpoint",
+		Supported:       b.served(), Bootstrap: bootstrap, BootstrapSource: "bootstrap.checkpoint",
 		Raise:  raised(s),
 		Config: quorum.NewConfigRules(s),
 	}), nil

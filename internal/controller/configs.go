@@ -43,7 +43,7 @@ func (c *Core) IncrementalAlterConfigs(s Step, req *kmsg.IncrementalAlterConfigs
 		named[i] = image.Resource{Type: int8(rr.ResourceType), Name: rr.ResourceName}
 	}
 	recs, refusals := c.alterEach(s, named, req.ValidateOnly, func(i int) ([]records.Versioned, *Error) {
-		return c.incremental(s.Image, named[i], req.Resources[i].Configs)
+		return c.incremental(s, named[i], req.Resources[i].Configs)
 	})
 	for i, rr := range req.Resources {
 		out := kmsg.NewIncrementalAlterConfigsResponseResource()
@@ -81,7 +81,7 @@ func (c *Core) alterEach(s Step, named []image.Resource, validateOnly bool, alte
 	return recs, refusals
 }
 
-func (c *Core) incremental(img *image.Image, res image.Resource, configs []kmsg.IncrementalAlterConfigsRequestResourceConfig) ([]records.Versioned, *Error) {
+func (c *Core) incremental(s Step, res image.Resource, configs []kmsg.IncrementalAlterConfigsRequestResourceConfig) ([]records.Versioned, *Error) {
 	var ops []configOp
 	for _, kv := range configs {
 		kind := opKind(kv.Op)
@@ -100,7 +100,7 @@ func (c *Core) incremental(img *image.Image, res image.Resource, configs []kmsg.
 		return nil, err
 	}
 	slices.SortFunc(ops, func(a, b configOp) int { return strings.Compare(a.key, b.key) })
-	return c.alterResource(img, res, ops, nil, false)
+	return c.alterKnown(s, res, ops, nil)
 }
 
 // AlterConfigs replaces all values of resources: keys that the request does not name go back to their defaults. Deprecated by
@@ -113,7 +113,7 @@ func (c *Core) AlterConfigs(s Step, req *kmsg.AlterConfigsRequest) Result {
 		named[i] = image.Resource{Type: int8(rr.ResourceType), Name: rr.ResourceName}
 	}
 	recs, refusals := c.alterEach(s, named, req.ValidateOnly, func(i int) ([]records.Versioned, *Error) {
-		return c.replaceAll(s.Image, named[i], req.Resources[i].Configs)
+		return c.replaceAll(s, named[i], req.Resources[i].Configs)
 	})
 	for i, rr := range req.Resources {
 		out := kmsg.NewAlterConfigsResponseResource()
@@ -126,7 +126,7 @@ func (c *Core) AlterConfigs(s Step, req *kmsg.AlterConfigsRequest) Result {
 	return Result{Records: recs, Response: resp, Atomic: true}
 }
 
-func (c *Core) replaceAll(img *image.Image, res image.Resource, configs []kmsg.AlterConfigsRequestResourceConfig) ([]records.Versioned, *Error) {
+func (c *Core) replaceAll(s Step, res image.Resource, configs []kmsg.AlterConfigsRequestResourceConfig) ([]records.Versioned, *Error) {
 	var ops []configOp
 	for _, kv := range configs {
 		if slices.ContainsFunc(ops, func(o configOp) bool { return o.key == kv.Name }) {
@@ -142,13 +142,13 @@ func (c *Core) replaceAll(img *image.Image, res image.Resource, configs []kmsg.A
 	}
 	slices.SortFunc(ops, func(a, b configOp) int { return strings.Compare(a.key, b.key) })
 	var dropped []string
-	for key := range img.Configs(res.Type, res.Name) {
+	for key := range s.Image.Configs(res.Type, res.Name) {
 		if !slices.ContainsFunc(ops, func(o configOp) bool { return o.key == key }) {
 			dropped = append(dropped, key)
 		}
 	}
 	slices.Sort(dropped)
-	return c.alterResource(img, res, ops, dropped, false)
+	return c.alterKnown(s, res, ops, dropped)
 }
 
 // checkResourceName refuses resources that can hold no configuration.
@@ -182,8 +182,20 @@ func checkResourceName(res image.Resource) *Error {
 	return nil
 }
 
+// alterKnown is alterResource for a resource that must be there.
+func (c *Core) alterKnown(s Step, res image.Resource, ops []configOp, dropped []string) ([]records.Versioned, *Error) {
+	recs, err := c.alterResource(s.Image, res, ops, dropped)
+	if err == nil {
+		err = exists(s.Image, res, s.Quorum.Voters)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return recs, nil
+}
+
 // alterResource turns operations and dropped keys into records, after checking what the resource would look like.
-func (c *Core) alterResource(img *image.Image, res image.Resource, ops []configOp, dropped []string, created bool) ([]records.Versioned, *Error) {
+func (c *Core) alterResource(img *image.Image, res image.Resource, ops []configOp, dropped []string) ([]records.Versioned, *Error) {
 	current := img.Configs(res.Type, res.Name)
 	after := map[string]string{}
 	for k, v := range current {
@@ -222,11 +234,6 @@ func (c *Core) alterResource(img *image.Image, res image.Resource, ops []configO
 	}
 	if err := c.o.Config.Validate(res, after); err != nil {
 		return nil, invalidConfig(err)
-	}
-	if !created {
-		if err := exists(img, res, c.o.QuorumNodes); err != nil {
-			return nil, err
-		}
 	}
 	return recs, nil
 }

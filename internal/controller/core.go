@@ -55,8 +55,7 @@ type Options struct {
 	DefaultReplicationFactor int16 // default.replication.factor
 	NoTopicDeletion          bool  // delete.topic.enable=false
 
-	Supported   []image.FeatureRange // features this node supports, metadata.version and kraft.version included
-	QuorumNodes []int32              // ids of the voters
+	Supported []image.FeatureRange // features this node supports, metadata.version and kraft.version included
 
 	Bootstrap       []records.Versioned // what an empty log starts with: from bootstrap.checkpoint
 	BootstrapSource string              // where they come from, for the log
@@ -92,6 +91,13 @@ type Step struct {
 	Rand       Rand
 	Image      *image.Image // all that has been appended, committed or not
 	NextOffset int64        // the offset that the next record will get
+	Quorum     Quorum
+}
+
+// Quorum is what the consensus core says of the controllers at a Step: no record of the metadata does.
+type Quorum struct {
+	Voters       []int32 // ids
+	KRaftVersion int16
 }
 
 // Result is what a method decided. Its records are appended in order. When Atomic is set they become visible together: in one

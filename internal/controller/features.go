@@ -23,7 +23,7 @@ const (
 func (c *Core) UpdateFeatures(s Step, req *kmsg.UpdateFeaturesRequest) Result {
 	resp := kmsg.NewPtrUpdateFeaturesResponse()
 	resp.Version = req.Version
-	recs, err := c.featureRecords(s.Image, req)
+	recs, err := c.featureRecords(s, req)
 	if err != nil {
 		err.Message = "The update failed for all features since the following feature had an error: " + err.Message
 		resp.ErrorCode, resp.ErrorMessage = err.Code, err.text()
@@ -42,7 +42,8 @@ func (c *Core) UpdateFeatures(s Step, req *kmsg.UpdateFeaturesRequest) Result {
 	return Result{Records: recs, Response: resp, Atomic: true, Err: err}
 }
 
-func (c *Core) featureRecords(img *image.Image, req *kmsg.UpdateFeaturesRequest) ([]records.Versioned, *Error) {
+func (c *Core) featureRecords(s Step, req *kmsg.UpdateFeaturesRequest) ([]records.Versioned, *Error) {
+	img := s.Image
 	wanted := map[string]int16{image.FeatureMetadata: img.Features().Metadata}
 	for name, level := range img.Features().All() {
 		wanted[name] = level
@@ -60,7 +61,7 @@ func (c *Core) featureRecords(img *image.Image, req *kmsg.UpdateFeaturesRequest)
 				how = featureSafeDowngrade
 			}
 		}
-		v, err := c.featureRecord(img, u.Feature, u.MaxVersionLevel, how, wanted)
+		v, err := c.featureRecord(s, u.Feature, u.MaxVersionLevel, how, wanted)
 		if err != nil {
 			return nil, err
 		}
@@ -73,13 +74,14 @@ func (c *Core) featureRecords(img *image.Image, req *kmsg.UpdateFeaturesRequest)
 	return recs, nil
 }
 
-func (c *Core) featureRecord(img *image.Image, name string, level int16, how int8, wanted map[string]int16) (records.Versioned, *Error) {
+func (c *Core) featureRecord(s Step, name string, level int16, how int8, wanted map[string]int16) (records.Versioned, *Error) {
 	invalid := func(format string, args ...any) (records.Versioned, *Error) {
 		return records.Versioned{}, refuse(kerr.InvalidUpdateVersion, "Invalid update version %d for feature %s. %s", level, name, fmt.Sprintf(format, args...))
 	}
+	img := s.Image
 	current := img.Features().Level(name)
 	if name == image.FeatureKRaft {
-		current = 0 // the consensus core compares
+		current = s.Quorum.KRaftVersion
 	}
 	if how < featureUpgrade || how > featureUnsafeDowngrade {
 		return invalid("The controller does not support the given upgrade type.")
@@ -87,7 +89,7 @@ func (c *Core) featureRecord(img *image.Image, name string, level int16, how int
 	if level < 0 {
 		return invalid("A feature version cannot be less than 0.")
 	}
-	if reason := c.notSupported(img, name, level); reason != "" {
+	if reason := c.notSupported(s, name, level); reason != "" {
 		return invalid("%s", reason)
 	}
 	if level < current && how == featureUpgrade {
@@ -100,6 +102,9 @@ func (c *Core) featureRecord(img *image.Image, name string, level int16, how int
 		return invalid("Feature %s not found.", name)
 	}
 	if name == image.FeatureKRaft {
+		if level < current {
+			return invalid("Can't downgrade the version of this feature.")
+		}
 		// Its level is in the log's control records and the caller has changed it; the NoOp makes the answer wait for the commit.
 		return records.Versioned{Record: ptr(records.NewNoOpRecord())}, nil
 	}
@@ -138,7 +143,8 @@ func checkMetadataVersion(current, level int16, how int8) *Error {
 }
 
 // notSupported says which node of the cluster does not support a level, "" when all do.
-func (c *Core) notSupported(img *image.Image, name string, level int16) string {
+func (c *Core) notSupported(s Step, name string, level int16) string {
+	img := s.Image
 	reason := func(who string, ranges []image.FeatureRange) string {
 		r, ok := image.SupportedRange(ranges, name)
 		switch {
@@ -151,12 +157,12 @@ func (c *Core) notSupported(img *image.Image, name string, level int16) string {
 		}
 		return ""
 	}
-	if s := reason(fmt.Sprintf("Local controller %d", c.o.NodeID), c.o.Supported); s != "" {
-		return s
+	if no := reason(fmt.Sprintf("Local controller %d", c.o.NodeID), c.o.Supported); no != "" {
+		return no
 	}
 	for b := range img.Brokers() {
-		if s := reason(fmt.Sprintf("Broker %d", b.ID), b.Features); s != "" {
-			return s
+		if no := reason(fmt.Sprintf("Broker %d", b.ID), b.Features); no != "" {
+			return no
 		}
 	}
 	if !img.Features().ControllerRegistrations() {
@@ -168,11 +174,11 @@ func (c *Core) notSupported(img *image.Image, name string, level int16) string {
 		if ctl.ID == c.o.NodeID {
 			continue
 		}
-		if s := reason(fmt.Sprintf("Controller %d", ctl.ID), ctl.Features); s != "" {
-			return s
+		if no := reason(fmt.Sprintf("Controller %d", ctl.ID), ctl.Features); no != "" {
+			return no
 		}
 	}
-	for _, id := range c.o.QuorumNodes {
+	for _, id := range s.Quorum.Voters {
 		if !registered[id] {
 			return fmt.Sprintf("controller %d has not registered, and may not support this feature", id)
 		}

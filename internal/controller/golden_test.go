@@ -177,7 +177,7 @@ func TestLikeKafka(t *testing.T) {
 func TestLikeKafkaThreeNodes(t *testing.T) {
 	golden, ends := readGolden(t, "golden/kafka-4.3.1-three-nodes.log")
 	o := newEnv(30, true).o
-	o.QuorumNodes, o.Config = []int32{1, 2, 3}, anything{}
+	o.Config = anything{}
 	r := &replayer{t: t, golden: golden, ends: ends, core: New(o), img: image.New(), nowMs: 1000}
 	heartbeat := func(id int32, wantShutdown bool) func(Step) Result {
 		return func(s Step) Result {

@@ -62,7 +62,7 @@ func newEnv(metadata int16, elr bool) *env {
 	}
 	e.o = Options{
 		NodeID: 1, ClusterID: "c", SessionTimeoutMs: 9000, UncleanIntervalMs: 1000, RebalanceIntervalMs: 300_000, RebalanceAfterReturnMs: 10_000,
-		DefaultPartitions: 1, DefaultReplicationFactor: 1, Supported: supported(), QuorumNodes: []int32{1},
+		DefaultPartitions: 1, DefaultReplicationFactor: 1, Supported: supported(),
 		Bootstrap: boot, BootstrapSource: "the test", Config: rules{},
 	}
 	e.core = New(e.o)
@@ -74,7 +74,7 @@ func supported() []image.FeatureRange {
 }
 
 func (e *env) step() Step {
-	return Step{NowMs: e.nowMs, Rand: e.dice, Image: e.img, NextOffset: e.offset}
+	return Step{NowMs: e.nowMs, Rand: e.dice, Image: e.img, NextOffset: e.offset, Quorum: Quorum{Voters: []int32{1}}}
 }
 
 // apply appends the records of a result and prints it.

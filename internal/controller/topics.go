@@ -196,7 +196,7 @@ func (c *Core) newTopicConfigs(img *image.Image, rt *kmsg.CreateTopicsRequestTop
 	slices.SortStableFunc(ops, func(a, b configOp) int { return strings.Compare(a.key, b.key) })
 	ops = slices.CompactFunc(ops, func(a, b configOp) bool { return a.key == b.key })
 	res := image.Resource{Type: image.ResourceTopic, Name: rt.Topic}
-	recs, err := c.alterResource(img, res, ops, nil, true)
+	recs, err := c.alterResource(img, res, ops, nil)
 	if err != nil {
 		return nil, nil, err
 	}

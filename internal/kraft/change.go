@@ -31,7 +31,18 @@ type UpdateVoterRequest struct {
 	Voter Voter
 }
 
-// ChangeResponse answers the three. Text says more than the code does.
+// UpgradeRequest asks the leader to raise kraft.version, from the voters that are
+// fixed in the files to voters that the log names and that can change. ValidateOnly:
+// only tell whether it could.
+type UpgradeRequest struct {
+	Version      int16
+	ValidateOnly bool
+}
+
+// MaxVersion is the newest kraft.version.
+const MaxVersion = 1
+
+// ChangeResponse answers these requests. Text says more than the code does.
 type ChangeResponse struct {
 	Head
 	Text string
@@ -40,12 +51,15 @@ type ChangeResponse struct {
 func (AddVoterRequest) request()    {}
 func (RemoveVoterRequest) request() {}
 func (UpdateVoterRequest) request() {}
+func (UpgradeRequest) request()     {}
 func (ChangeResponse) response()    {}
 
 // change is one that is not committed yet.
 type change struct {
 	ref    uint64
-	offset int64 // of its record
+	base   int64 // of its records
+	offset int64 // of the last of them
+	early  bool  // to be answered when it is durable here
 	told   bool  // answered already
 }
 
@@ -119,7 +133,12 @@ func (c *Core) updateVoter(ref uint64, q UpdateVoterRequest) {
 		c.refuseChange(ref, code, "")
 		return
 	}
-	if c.version < 1 { // the fixed set of server.properties: there is nothing to change
+	if c.version < 1 { // the fixed set of server.properties: it is remembered for an upgrade
+		if _, ok := c.set.Get(q.Voter.ID); !ok {
+			c.refuseChange(ref, VoterNotFound, "Voter %s is not in the set of voters %s", key(q.Voter.Replica), keys(c.set))
+			return
+		}
+		c.lead.told[q.Voter.ID] = q.Voter
 		c.reply(ref, ChangeResponse{Head: c.head(OK)})
 		return
 	}
@@ -147,24 +166,83 @@ func (c *Core) updateVoter(ref uint64, q UpdateVoterRequest) {
 	c.changeTo(ref, voters, false)
 }
 
+// upgrade raises kraft.version to 1: the voters stay the same, and the log names
+// them with their directories and addresses, which they have told this leader
+// (UpdateVoterRequest).
+func (c *Core) upgrade(ref uint64, q UpgradeRequest) {
+	if c.role == Leader && q.Version == c.version {
+		c.reply(ref, ChangeResponse{Head: c.head(OK)})
+		return
+	}
+	if !c.mayChange(ref) {
+		return
+	}
+	if q.Version < c.version || q.Version > MaxVersion {
+		c.refuseChange(ref, InvalidUpdateVersion, "Invalid upgrade of kraft.version from version %d to %d", c.version, q.Version)
+		return
+	}
+	var voters []Voter
+	for _, v := range c.set.voters {
+		if v.ID == c.self.ID {
+			voters = append(voters, Voter{Replica: c.self, Endpoints: c.endpoints, MaxVersion: MaxVersion})
+			continue
+		}
+		now, told := c.lead.told[v.ID]
+		if !told || now.MaxVersion < q.Version || now.MinVersion > q.Version || now.Dir == uuid.Zero || len(now.Endpoints) == 0 {
+			c.refuseChange(ref, InvalidUpdateVersion, "Invalid upgrade of kraft.version to KRAFT_VERSION_%d because not all of the voters support it", q.Version)
+			return
+		}
+		voters = append(voters, now)
+	}
+	if q.ValidateOnly {
+		c.reply(ref, ChangeResponse{Head: c.head(OK)})
+		return
+	}
+	c.changeWith(ref, voters, &q.Version, false)
+}
+
 // changeTo appends the record of a new set, which is in force at once.
-func (c *Core) changeTo(ref uint64, voters []Voter, early bool) {
+func (c *Core) changeTo(ref uint64, voters []Voter, early bool) { c.changeWith(ref, voters, nil, early) }
+
+// changeWith is changeTo, with a new kraft.version before the set.
+func (c *Core) changeWith(ref uint64, voters []Voter, version *int16, early bool) {
 	set, err := NewVoterSet(voters)
 	if err != nil { // an id twice: refused before
 		c.refuseChange(ref, InvalidRequest, "%v", err)
 		return
 	}
-	b := &ControlBatch{Base: c.log.End, Epoch: c.state.Epoch, Leader: c.self.ID, Within: true, Voters: &set}
+	b := &ControlBatch{Base: c.log.End, Epoch: c.state.Epoch, Leader: c.self.ID, Within: true, Version: version, Voters: &set}
 	c.log.append([]Entry{{Next: b.Base + b.Count(), Epoch: c.state.Epoch}})
-	c.members.append([]Control{{Offset: b.Base, Voters: &set}})
+	if version != nil {
+		c.members.append([]Control{{Offset: b.Base, Version: version}})
+	}
+	c.members.append([]Control{{Offset: b.Base + b.Count() - 1, Voters: &set}})
 	c.refreshMembers()
 	c.ready.Control = b
-	c.lead.change = &change{ref: ref, offset: b.Base, told: early}
-	if early {
-		c.reply(ref, ChangeResponse{Head: c.head(OK)})
-	}
+	c.lead.change = &change{ref: ref, base: b.Base, offset: b.Base + b.Count() - 1, early: early}
 	c.wake()
 	c.checkQuorum()
+}
+
+// ackEarly answers a change whose asker does not wait for the commit.
+func (c *Core) ackEarly() {
+	if ch := c.lead.change; ch != nil && ch.early && !ch.told && c.log.Flushed > ch.offset {
+		ch.told = true
+		c.reply(ch.ref, ChangeResponse{Head: c.head(OK)})
+	}
+}
+
+// unwritten takes a change back for which the disk has no room.
+func (c *Core) unwritten() {
+	if c.role != Leader || c.lead.change == nil {
+		return
+	}
+	ch := c.lead.change
+	c.lead.change = nil
+	c.log.truncate(ch.base)
+	c.members.truncate(ch.base)
+	c.refreshMembers()
+	c.refuseChange(ch.ref, RequestTimedOut, "There is no room on the disk of the leader's metadata log.")
 }
 
 // settleChange answers a change that is committed; a leader that it has removed

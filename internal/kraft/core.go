@@ -194,6 +194,8 @@ func (c *Core) Step(nowMs int64, ev Event) Ready {
 		c.appended(ev)
 	case Flushed:
 		c.flushed(ev.Offset)
+	case Unwritten:
+		c.unwritten()
 	case Snapshotted:
 		c.snapshotted(ev)
 	case Installing:
@@ -331,6 +333,7 @@ func (c *Core) appended(ev Appended) {
 func (c *Core) flushed(offset int64) {
 	c.log.Flushed = max(c.log.Flushed, min(offset, c.log.End))
 	if c.role == Leader {
+		c.ackEarly()
 		c.advance()
 	}
 }

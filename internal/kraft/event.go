@@ -1,6 +1,6 @@
 package kraft
 
-// Event is what a Core can be stepped with: [Tick], [Appended], [Flushed],
+// Event is what a Core can be stepped with: [Tick], [Appended], [Flushed], [Unwritten],
 // [Snapshotted], [Installing], [Refused], [Resign], [Request] and [Response].
 type Event interface{ event() }
 
@@ -33,6 +33,11 @@ type Control struct {
 
 // Flushed reports that the log is durable below Offset.
 type Flushed struct{ Offset int64 }
+
+// Unwritten reports that there was no room on the disk for a Control batch Within
+// the epoch: it is taken back. The batch that opens an epoch has no such way out;
+// the driver takes no step until it is written.
+type Unwritten struct{}
 
 // Snapshotted reports that a snapshot ending at ID is durable here. Start, when
 // set, is the snapshot that the log now begins at: one that Ready.Install asked
@@ -77,6 +82,7 @@ type Response struct {
 func (Tick) event()        {}
 func (Appended) event()    {}
 func (Flushed) event()     {}
+func (Unwritten) event()   {}
 func (Snapshotted) event() {}
 func (Installing) event()  {}
 func (Refused) event()     {}
@@ -89,26 +95,28 @@ type Code int16
 
 // The codes that the quorum's requests are answered with.
 const (
-	OK                  Code = 0
-	OffsetOutOfRange    Code = 1
-	NotLeader           Code = 6 // NOT_LEADER_OR_FOLLOWER
-	RequestTimedOut     Code = 7
-	BrokerNotAvailable  Code = 8
-	UnsupportedVersion  Code = 35
-	InvalidRequest      Code = 42
-	FencedLeaderEpoch   Code = 74
-	UnknownLeaderEpoch  Code = 75
-	InconsistentVoters  Code = 94
-	InvalidVoterKey     Code = 125
-	PositionOutOfRange  Code = 99
-	SnapshotNotFound    Code = 98
-	InconsistentCluster Code = 104
-	DuplicateVoter      Code = 126
-	VoterNotFound       Code = 127
+	OK                   Code = 0
+	OffsetOutOfRange     Code = 1
+	NotLeader            Code = 6 // NOT_LEADER_OR_FOLLOWER
+	RequestTimedOut      Code = 7
+	BrokerNotAvailable   Code = 8
+	UnsupportedVersion   Code = 35
+	InvalidRequest       Code = 42
+	FencedLeaderEpoch    Code = 74
+	UnknownLeaderEpoch   Code = 75
+	InconsistentVoters   Code = 94
+	InvalidVoterKey      Code = 125
+	PositionOutOfRange   Code = 99
+	SnapshotNotFound     Code = 98
+	InconsistentCluster  Code = 104
+	InvalidUpdateVersion Code = 95
+	DuplicateVoter       Code = 126
+	VoterNotFound        Code = 127
 )
 
 // RequestBody is one of VoteRequest, BeginRequest, EndRequest, FetchRequest,
-// SnapshotRequest, AddVoterRequest, RemoveVoterRequest and UpdateVoterRequest.
+// SnapshotRequest, AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest and
+// UpgradeRequest.
 type RequestBody interface{ request() }
 
 // ResponseBody is one of VoteResponse, BeginResponse, EndResponse, FetchResponse,

@@ -64,6 +64,7 @@ type node struct {
 	ref     uint64
 	snap    *Position
 	quiet   Role
+	full    bool // no room for a change of the voters
 }
 
 type dice struct{ r *rand.Rand }
@@ -145,7 +146,8 @@ func (h *harness) step(n *node, ev Event) {
 		n.log = n.log[:r.Truncate]
 		n.flushed = min(n.flushed, len(n.log))
 	}
-	if b := r.Control; b != nil {
+	full := n.full && r.Control != nil && r.Control.Within
+	if b := r.Control; b != nil && !full {
 		h.writeControl(n, b)
 	}
 	for _, s := range r.Send {
@@ -167,6 +169,9 @@ func (h *harness) step(n *node, ev Event) {
 	}
 	if r.Install != nil {
 		h.install(n, *r.Install)
+	}
+	if full {
+		h.step(n, Unwritten{})
 	}
 	if !h.hold && !h.slow && n.core.Log().Flushed < n.core.Log().End {
 		h.flush(n)
@@ -194,7 +199,7 @@ func (h *harness) writeControl(n *node, b *ControlBatch) {
 		panic(fmt.Sprintf("control batch at %d, log ends at %d", b.Base, len(n.log)))
 	}
 	if b.Within {
-		h.printf("%d: writes KRaftVoters %s at %d", n.id, b.Voters, b.Base)
+		h.printf("%d: writes %sKRaftVoters %s at %d", n.id, map[bool]string{true: "KRaftVersion and "}[b.Version != nil], b.Voters, b.Base)
 	} else {
 		h.printf("%d: writes LeaderChange at %d%s", n.id, b.Base, map[bool]string{true: " with KRaftVersion and KRaftVoters"}[b.Voters != nil])
 		n.log = append(n.log, entryOnDisk{epoch: b.Epoch, kind: 'l'})

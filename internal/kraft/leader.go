@@ -18,6 +18,9 @@ type leading struct {
 	announceAt int64 // next BeginQuorumEpoch to voters that do not fetch
 	peers      []peer
 	change     *change // of the voters, not committed yet
+	// told is what voters have said of themselves at kraft.version 0, by id: the file
+	// has neither their directories nor the levels that they support.
+	told map[int32]Voter
 }
 
 // peer is another replica as its fetches show it.
@@ -58,7 +61,7 @@ func (c *Core) enterLeader() {
 	c.leave()
 	c.role, c.quick = Leader, false
 	c.state.Leader, c.state.Voted = c.self.ID, Replica{ID: None}
-	c.lead = &leading{start: c.log.End, checkAt: c.now + c.checkQuorumMs(), announceAt: c.now}
+	c.lead = &leading{start: c.log.End, checkAt: c.now + c.checkQuorumMs(), announceAt: c.now, told: map[int32]Voter{}}
 
 	set, version, at := c.members.current()
 	batch := &ControlBatch{Base: c.log.End, Epoch: c.state.Epoch, Leader: c.self.ID, Granting: granting}

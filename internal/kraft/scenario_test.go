@@ -28,6 +28,7 @@ import (
 //	refused node=N by=N              node N learns that by's process is gone
 //	resign node=N
 //	snapshot node=N at=N             a snapshot there; the log starts at it
+//	full node=N on|off               its disk takes no change of the voters
 //	wipe node=N                      an empty disk
 //	request node=N … / status / log node=N
 func TestScenarios(t *testing.T) {
@@ -148,6 +149,8 @@ func command(t *testing.T, h *harness, d *datadriven.TestData) {
 		h.crash(n.id)
 	case "restart":
 		h.start(n.id)
+	case "full":
+		n.full = d.HasArg("on")
 	case "wipe":
 		n.log, n.state, n.flushed, n.snap = nil, nil, 0, nil
 	case "cut":
@@ -214,6 +217,8 @@ func (h *harness) ask(t *testing.T, n *node, d *datadriven.TestData) {
 		v := num("voter", 0)
 		body = UpdateVoterRequest{Epoch: epoch, Voter: Voter{Replica: Replica{ID: v, Dir: dirOf(v)}, MaxVersion: 1,
 			Endpoints: []Endpoint{{Name: "C", Host: "h", Port: uint16(num("port", 1))}}}}
+	case "upgrade":
+		body = UpgradeRequest{Version: int16(num("version", 1)), ValidateOnly: d.HasArg("validate")}
 	default:
 		t.Fatalf("request %s", d.CmdArgs[0].Key)
 	}

@@ -25,6 +25,8 @@ func (c *Core) request(ev Request) {
 		c.removeVoter(ev.Ref, q)
 	case UpdateVoterRequest:
 		c.updateVoter(ev.Ref, q)
+	case UpgradeRequest:
+		c.upgrade(ev.Ref, q)
 	default:
 		invariant.Check(false, "kraft: unknown request %T", q)
 	}

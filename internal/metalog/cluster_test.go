@@ -85,10 +85,13 @@ func newQuorum(t *testing.T, seed uint64) *quorum {
 	return q
 }
 
-func (q *quorum) start(id int32) {
+func (q *quorum) start(id int32) { q.startOn(id, q.nodes[id].disk) }
+
+// startOn starts a node on its disk, which may be wrapped.
+func (q *quorum) startOn(id int32, disk vfs.FS) {
 	q.t.Helper()
 	m := q.nodes[id]
-	o := options(m.disk, q.clock)
+	o := options(disk, q.clock)
 	o.Self = kraft.Replica{ID: id, Dir: uuid.UUID{0: 9, 15: byte(id)}}
 	o.Voters = []kraft.Voter{{Replica: kraft.Replica{ID: 1}}, {Replica: kraft.Replica{ID: 2}}, {Replica: kraft.Replica{ID: 3}}}
 	o.Rand, o.Transport = q.dice.Split(), wire{q, id}

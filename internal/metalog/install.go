@@ -31,6 +31,10 @@ func (l *Log) partPath(id kraft.Position) string { return l.path(id) + partSuffi
 func (l *Log) startInstall(id kraft.Position) error {
 	l.dropInstall()
 	f, err := l.o.FS.Open(l.partPath(id), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+	if noRoom(err) {
+		l.installLater(err)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -59,6 +63,12 @@ func (l *Log) dropInstall() {
 	l.install = nil
 }
 
+// installLater begins a download anew when there may be room.
+func (l *Log) installLater(err error) {
+	l.noSpace(err)
+	l.retryAt, l.retryInstall = l.o.Clock.Now().Add(spaceInterval), true
+}
+
 // installed takes a piece; mu is held.
 func (l *Log) installed(r kraft.Response) error {
 	in := l.install
@@ -71,7 +81,12 @@ func (l *Log) installed(r kraft.Response) error {
 		l.dropInstall()
 		return l.step(kraft.Installing{Failed: true})
 	}
-	if _, err := in.file.WriteAt(s.Bytes, in.at); err != nil {
+	switch _, err := in.file.WriteAt(s.Bytes, in.at); {
+	case noRoom(err):
+		l.dropInstall()
+		l.installLater(err)
+		return nil
+	case err != nil:
 		l.dropInstall()
 		l.err = fmt.Errorf("metadata log %s: snapshot part: %w", l.dir, err)
 		return l.err

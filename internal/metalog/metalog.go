@@ -132,7 +132,10 @@ type Log struct {
 	nextRef   uint64
 	outbox    []func() // calls out, made by unlock
 	install   *install
+	stall     *stall    // nil unless the disk is full; see there
 	retryAt   time.Time // when the leader is asked again for what found no space; zero: all did
+	// retryInstall: it is a snapshot that found none.
+	retryInstall bool
 
 	// What readers see without mu.
 	leader  atomic.Pointer[kraft.LeaderAndEpoch]
@@ -185,7 +188,7 @@ func (l *Log) Size() int64 { return l.store.Size() }
 func (l *Log) Quorum() (q kraft.Quorum, ok bool) {
 	l.mu.Lock()
 	defer l.unlock()
-	if l.step(kraft.Tick{}) != nil { // the leader's own times are those of the last step
+	if l.step(kraft.Tick{}) != nil || l.stall != nil { // the leader's own times are those of the last step
 		return q, false
 	}
 	return l.core.Quorum()

@@ -15,7 +15,7 @@ import (
 // Poll does everything that is due and returns when to call it again at the
 // latest. One goroutine calls it; Run does.
 func (l *Log) Poll() (next time.Time, err error) {
-	work := []func() (bool, error){l.tick, l.retryFetch, l.flush, l.finishInstall, l.deliver, l.tellLeader, l.clean}
+	work := []func() (bool, error){l.resume, l.tick, l.retryFetch, l.flush, l.finishInstall, l.deliver, l.tellLeader, l.clean}
 	for busy := true; busy; {
 		busy = false
 		for _, do := range work {
@@ -37,7 +37,13 @@ func (l *Log) Poll() (next time.Time, err error) {
 		return time.Time{}, l.err
 	}
 	next = l.cleanAt
-	if ms := l.core.Deadline(); ms < next.UnixMilli() {
+	switch ms := l.core.Deadline(); {
+	case l.stall != nil:
+		if l.stall.at.Before(next) {
+			next = l.stall.at
+		}
+		return next, nil
+	case ms < next.UnixMilli():
 		next = time.UnixMilli(ms)
 	}
 	if again := l.fullAt.Add(spaceInterval); !l.fullAt.IsZero() && again.Before(next) {
@@ -67,10 +73,14 @@ func (l *Log) noSpace(err error) {
 func (l *Log) retryFetch() (bool, error) {
 	l.mu.Lock()
 	defer l.release()
-	if l.retryAt.IsZero() || l.o.Clock.Now().Before(l.retryAt) {
+	if l.retryAt.IsZero() || l.stall != nil || l.o.Clock.Now().Before(l.retryAt) {
 		return false, nil
 	}
 	l.retryAt = time.Time{}
+	if l.retryInstall {
+		l.retryInstall = false
+		return true, l.step(kraft.Installing{Failed: true})
+	}
 	return true, l.step(kraft.Appended{Base: l.core.Log().End})
 }
 
@@ -81,7 +91,7 @@ func (l *Log) tick() (bool, error) {
 	if l.err != nil {
 		return false, l.err
 	}
-	if l.started && l.core.Deadline() > l.nowMs() {
+	if l.stall != nil || l.started && l.core.Deadline() > l.nowMs() {
 		return false, nil
 	}
 	l.started = true
@@ -92,7 +102,7 @@ func (l *Log) tick() (bool, error) {
 // meanwhile; the next flush takes them all.
 func (l *Log) flush() (bool, error) {
 	l.mu.Lock()
-	must, end, cuts := l.core.MustFlush(), l.core.Log().End, l.cuts
+	must, end, cuts := l.core.MustFlush() && l.stall == nil, l.core.Log().End, l.cuts
 	l.release()
 	if !must {
 		return false, nil
@@ -106,7 +116,7 @@ func (l *Log) flush() (bool, error) {
 	}
 	l.mu.Lock()
 	defer l.release()
-	if l.cuts != cuts { // what we flushed may have been replaced
+	if l.cuts != cuts || l.stall != nil { // what we flushed may have been replaced, or is going to be
 		return true, nil
 	}
 	return true, l.step(kraft.Flushed{Offset: end})

@@ -48,16 +48,23 @@ func (l *Log) poke() {
 }
 
 func (l *Log) publish() {
-	s := l.core.State()
-	leader := kraft.LeaderAndEpoch{ID: s.Leader, Epoch: s.Epoch}
-	if l.core.Role() == kraft.Resigned {
-		leader.ID = kraft.None
-	}
+	leader := l.leaderNow()
 	if old := l.leader.Load(); old == nil || *old != leader {
 		l.leader.Store(&leader)
 	}
-	l.hw.Store(l.core.HighWatermark())
-	l.end.Store(l.core.Log().End)
+	if l.stall == nil {
+		l.hw.Store(l.core.HighWatermark())
+		l.end.Store(l.core.Log().End)
+	}
+}
+
+// leaderNow is who leads as far as others may know.
+func (l *Log) leaderNow() kraft.LeaderAndEpoch {
+	s := l.core.State()
+	if l.core.Role() == kraft.Resigned || l.stall != nil {
+		s.Leader = kraft.None
+	}
+	return kraft.LeaderAndEpoch{ID: s.Leader, Epoch: s.Epoch}
 }
 
 // step feeds the core one event and does what it asks for. mu is held. An error
@@ -66,19 +73,34 @@ func (l *Log) step(ev kraft.Event) error {
 	if l.err != nil {
 		return l.err
 	}
-	if err := l.do(l.core.Step(l.nowMs(), ev)); err != nil && l.err == nil {
+	if l.stall != nil {
+		l.postpone(ev)
+		return nil
+	}
+	return l.carryOut(l.core.Step(l.nowMs(), ev))
+}
+
+// carryOut is do, whose errors are kept.
+func (l *Log) carryOut(r kraft.Ready) error {
+	if err := l.do(r); err != nil && l.err == nil {
 		l.err = fmt.Errorf("metadata log %s: %w", l.dir, err)
 		l.o.Logger.Error("metadata log failed", "dir", l.dir, "err", err)
 	}
 	return l.err
 }
 
-// do carries out a Ready, in the order of its fields.
+// do carries out a Ready, in the order of its fields. On a full disk it leaves
+// off, see stall.
 func (l *Log) do(r kraft.Ready) error {
 	if r.QuorumState != nil {
-		if err := l.writeState(*r.QuorumState); err != nil {
+		switch err := l.writeState(*r.QuorumState); {
+		case noRoom(err):
+			l.stallOn(r, err)
+			return nil
+		case err != nil:
 			return err
 		}
+		r.QuorumState = nil
 	}
 	if r.Truncate >= 0 {
 		l.o.Logger.Info("truncating to the leader's log", "dir", l.dir, "to", r.Truncate, "log end", l.store.LogEnd())
@@ -86,14 +108,23 @@ func (l *Log) do(r kraft.Ready) error {
 		if _, err := l.store.Truncate(r.Truncate); err != nil {
 			return err
 		}
+		r.Truncate = -1
 	}
 	if r.Install != nil {
 		if err := l.startInstall(*r.Install); err != nil {
 			return err
 		}
+		r.Install = nil
 	}
+	var unwritten error
 	if r.Control != nil {
-		if err := l.writeControl(r.Control); err != nil {
+		switch err := l.writeControl(r.Control); {
+		case noRoom(err) && r.Control.Within: // the epoch goes on without
+			unwritten = err
+		case noRoom(err):
+			l.stallOn(r, err)
+			return nil
+		case err != nil:
 			return err
 		}
 	}
@@ -113,6 +144,10 @@ func (l *Log) do(r kraft.Ready) error {
 		}
 	}
 	l.store.SetHighWatermark(max(r.HighWatermark, 0))
+	if unwritten != nil {
+		l.noSpace(unwritten)
+		return l.step(kraft.Unwritten{})
+	}
 	if r.Append != nil {
 		return l.appendFetched(r.Append)
 	}
@@ -270,7 +305,7 @@ func (l *Log) Append(epoch int32, recs []records.Versioned, atomic bool) (last i
 	if l.err != nil {
 		return 0, l.err
 	}
-	if s := l.core.State(); l.core.Role() != kraft.Leader || s.Epoch != epoch {
+	if s := l.core.State(); l.core.Role() != kraft.Leader || s.Epoch != epoch || l.stall != nil {
 		return 0, &NotLeaderError{Epoch: epoch, Leader: *l.leader.Load()}
 	}
 	ev := kraft.Appended{Base: l.core.Log().End}
@@ -341,7 +376,7 @@ func (l *Log) Resign(epoch int32) {
 
 // Request hands in a request of another replica or a tool. reply is called
 // once, from any goroutine, perhaps before Request returns, with the answer (nil
-// when the log was closed) and, for a fetch, the batches; the receiver releases
+// when the log was closed or waits for room on its disk) and, for a fetch, the batches; the receiver releases
 // the regions.
 func (l *Log) Request(from int32, body kraft.RequestBody, reply func(kraft.ResponseBody, []vfs.Region)) {
 	l.mu.Lock()
@@ -349,7 +384,7 @@ func (l *Log) Request(from int32, body kraft.RequestBody, reply func(kraft.Respo
 	l.nextRef++
 	ref := l.nextRef
 	l.requests[ref] = reply
-	if l.err != nil {
+	if l.err != nil || l.stall != nil {
 		l.answer(ref, nil, nil)
 		return
 	}

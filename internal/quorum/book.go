@@ -2,8 +2,10 @@ package quorum
 
 import (
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"weir/internal/kraft"
@@ -11,15 +13,25 @@ import (
 )
 
 // Book knows where the nodes of the quorum listen. It is safe for concurrent use.
+//
+// What peers say is believed as far as it can be an address, and kept for the
+// voters and for at most maxStrangers others: leaders of a voter set that this
+// node has not heard of yet.
 type Book struct {
 	listener string // the controller listener that this node uses: the first of controller.listener.names
 	static   map[int32]string
 
-	mu       sync.Mutex
-	voters   func() kraft.VoterSet // nil until the log is open
-	learned  map[int32]string      // from answers and from leaders' announcements
-	answered map[int32]*peer.Answered
+	mu        sync.Mutex
+	voters    func() kraft.VoterSet // nil until the log is open
+	learned   map[int32]string      // from answers and from leaders' announcements
+	strangers []int32               // those of learned or answered that were no voters then, the last one met at the end
+	answered  map[int32]*peer.Answered
 }
+
+const (
+	maxStrangers = 16
+	maxHost      = 255 // bytes, as in DNS
+)
 
 // NewBook makes a book. static is controller.quorum.voters, nil with dynamic voters.
 func NewBook(listener string, static []kraft.Voter) *Book {
@@ -35,19 +47,67 @@ func address(host string, port uint16) string {
 }
 
 // Learn takes down where a node says that it listens. Endpoints of other
-// listeners are passed over.
+// listeners, and what is no address, are passed over.
 func (b *Book) Learn(id int32, endpoints []kraft.Endpoint) {
 	for _, e := range endpoints {
 		if e.Name == b.listener {
-			b.learn(id, address(e.Host, e.Port))
+			b.learn(id, e.Host, e.Port)
 		}
 	}
 }
 
-func (b *Book) learn(id int32, addr string) {
+func (b *Book) learn(id int32, host string, port uint16) {
+	if id < 0 || port == 0 || !routable(host) {
+		return
+	}
+	voter := b.isVoter(id)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.learned[id] = addr
+	b.meetLocked(id, voter)
+	b.learned[id] = address(host, port)
+}
+
+// routable tells whether a host may be dialed: a name or an address, not that of
+// every interface.
+func routable(host string) bool {
+	if host == "" || len(host) > maxHost {
+		return false
+	}
+	if a, err := netip.ParseAddr(host); err == nil {
+		return !a.IsUnspecified() && !a.IsMulticast()
+	}
+	return !strings.ContainsFunc(host, func(r rune) bool {
+		return !(r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '-' || r == '.' || r == '_')
+	})
+}
+
+// isVoter asks the log, with mu not held.
+func (b *Book) isVoter(id int32) bool {
+	if _, ok := b.static[id]; ok {
+		return true
+	}
+	b.mu.Lock()
+	voters := b.voters
+	b.mu.Unlock()
+	if voters == nil {
+		return false
+	}
+	_, ok := voters().Get(id)
+	return ok
+}
+
+// meetLocked makes room for what is kept of a node.
+func (b *Book) meetLocked(id int32, voter bool) {
+	b.strangers = slices.DeleteFunc(b.strangers, func(o int32) bool { return o == id })
+	if voter {
+		return
+	}
+	b.strangers = append(b.strangers, id)
+	if len(b.strangers) > maxStrangers {
+		delete(b.learned, b.strangers[0])
+		delete(b.answered, b.strangers[0])
+		b.strangers = slices.Delete(b.strangers, 0, 1)
+	}
 }
 
 // Addresses lists where a node may be reached, the newest knowledge first.
@@ -98,8 +158,10 @@ func (b *Book) Endpoint(id int32, listener string) (kraft.Endpoint, bool) {
 // Answered is what is remembered of a node's addresses, shared by all
 // connections to its controller listener.
 func (b *Book) Answered(id int32) *peer.Answered {
+	voter := b.isVoter(id)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.meetLocked(id, voter)
 	if b.answered[id] == nil {
 		b.answered[id] = new(peer.Answered)
 	}

@@ -33,8 +33,8 @@ func (n *Node) local(ctx context.Context, req kmsg.Request) (kmsg.Response, erro
 		quorum, leads := n.Quorum()
 		return rpc.DescribeQuorum(q, quorum, leads), nil
 	case *kmsg.UpdateFeaturesRequest:
-		if refusal := n.refuseKRaftVersion(q); refusal != nil {
-			return refusal, nil
+		if refusal, err := n.upgradeKRaft(ctx, q); refusal != nil || err != nil {
+			return refusal, err
 		}
 	}
 	f, err := n.route(req)
@@ -85,7 +85,7 @@ func (n *Node) route(req kmsg.Request) (step, error) {
 	case *kmsg.IncrementalAlterConfigsRequest:
 		return func(s controller.Step) controller.Result { return c.IncrementalAlterConfigs(s, q) }, nil
 	case *kmsg.UpdateFeaturesRequest:
-		return func(s controller.Step) controller.Result { return c.UpdateFeatures(s, q) }, nil
+		return n.updateFeatures(q), nil
 	case *kmsg.ElectLeadersRequest:
 		return func(s controller.Step) controller.Result { return c.ElectLeaders(s, q) }, nil
 	case *kmsg.AlterPartitionAssignmentsRequest:
@@ -110,10 +110,19 @@ func (n *Node) route(req kmsg.Request) (step, error) {
 	return nil, fmt.Errorf("BUG: the controller has no method for %s", kmsg.NameForKey(req.Key()))
 }
 
+func (n *Node) updateFeatures(q *kmsg.UpdateFeaturesRequest) step {
+	return func(s controller.Step) controller.Result { return n.o.Core.UpdateFeatures(s, q) }
+}
+
 // write makes a state machine write of a step, and plans the next tick.
 func (n *Node) write(f step) statemachine.Write[*image.Image, records.Versioned] {
 	return func(v statemachine.View[*image.Image]) (statemachine.Result[records.Versioned], error) {
-		r := f(controller.Step{NowMs: v.Now.UnixMilli(), Rand: n.o.Rand, Image: v.State, NextOffset: v.NextOffset})
+		set, level := n.o.Log.Voters()
+		q := controller.Quorum{KRaftVersion: level}
+		for _, voter := range set.Voters() {
+			q.Voters = append(q.Voters, voter.ID)
+		}
+		r := f(controller.Step{NowMs: v.Now.UnixMilli(), Rand: n.o.Rand, Image: v.State, NextOffset: v.NextOffset, Quorum: q})
 		for _, note := range r.Notes {
 			n.o.Logger.Info(note)
 		}

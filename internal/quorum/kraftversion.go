@@ -1,35 +1,56 @@
 package quorum
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/image"
+	"weir/internal/kraft"
 )
 
-// refuseKRaftVersion answers an UpdateFeatures that would change kraft.version:
-// its level is part of the consensus protocol, not of the metadata, and the
-// change from static to dynamic voters is not served yet. nil: nothing to refuse.
-func (n *Node) refuseKRaftVersion(req *kmsg.UpdateFeaturesRequest) kmsg.Response {
+// upgradeKRaft carries out what an UpdateFeatures says of kraft.version: that level is
+// part of the consensus, not of the metadata. The controller has judged the whole
+// request before; nil: it may now write the rest.
+func (n *Node) upgradeKRaft(ctx context.Context, req *kmsg.UpdateFeaturesRequest) (refusal kmsg.Response, err error) {
 	_, current := n.o.Log.Voters()
 	for _, u := range req.FeatureUpdates {
 		if u.Feature != image.FeatureKRaft || u.MaxVersionLevel == current {
 			continue
 		}
-		res := req.ResponseKind().(*kmsg.UpdateFeaturesResponse)
-		text := fmt.Sprintf("The update failed for all features since the following feature had an error: Invalid update version %d for feature %s. "+
-			"The level is %d, and this server cannot change it yet: format new clusters with the voters they need.", u.MaxVersionLevel, u.Feature, current)
-		res.ErrorCode, res.ErrorMessage = kerr.InvalidUpdateVersion.Code, &text
-		if req.Version <= 1 {
-			for _, u := range req.FeatureUpdates {
-				row := kmsg.NewUpdateFeaturesResponseResult()
-				row.Feature, row.ErrorCode, row.ErrorMessage = u.Feature, res.ErrorCode, &text
-				res.Results = append(res.Results, row)
-			}
+		check := *req
+		check.ValidateOnly = true
+		r, err := n.machine.Do(ctx, kmsg.NameForKey(req.Key()), n.write(n.updateFeatures(&check)))
+		if err != nil {
+			return nil, err
 		}
-		return res
+		if res := r.(*kmsg.UpdateFeaturesResponse); res.ErrorCode != 0 {
+			return res, nil
+		}
+		body, _ := n.Answer(ctx, kraft.None, kraft.UpgradeRequest{Version: u.MaxVersionLevel, ValidateOnly: req.ValidateOnly})
+		if body == nil {
+			return nil, fmt.Errorf("kraft.version: %w", context.Cause(ctx))
+		}
+		switch a := body.(kraft.ChangeResponse); a.Code {
+		case kraft.OK:
+		case kraft.NotLeader:
+			return nil, &NotControllerError{Leader: n.Leader().ID}
+		default:
+			return refuseFeatures(req, int16(a.Code), a.Text), nil
+		}
 	}
-	return nil
+	return nil, nil
+}
+
+// refuseFeatures answers an UpdateFeatures of which one feature was refused.
+func refuseFeatures(req *kmsg.UpdateFeaturesRequest, code int16, text string) kmsg.Response {
+	res := req.ResponseKind().(*kmsg.UpdateFeaturesResponse)
+	if text == "" {
+		text = kerr.TypedErrorForCode(code).Description
+	}
+	text = "The update failed for all features since the following feature had an error: " + text
+	res.ErrorCode, res.ErrorMessage = code, &text
+	return res
 }

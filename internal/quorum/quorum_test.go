@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/clock"
@@ -62,7 +61,7 @@ func start(t *testing.T, fs *memfs.FS, snapshotBytes int64, subs ...Subscriber) 
 	level.Name, level.FeatureLevel = "metadata.version", image.MetadataLatest
 	core := controller.New(controller.Options{
 		NodeID: 1, ClusterID: cluster, BrokerHere: true, SessionTimeoutMs: 9000, NoOpIntervalMs: 500,
-		DefaultPartitions: 1, DefaultReplicationFactor: 1, QuorumNodes: []int32{1},
+		DefaultPartitions: 1, DefaultReplicationFactor: 1,
 		Supported: []image.FeatureRange{{Name: "metadata.version", Min: 7, Max: image.MetadataLatest}, {Name: image.FeatureKRaft, Max: 1}},
 		Bootstrap: []records.Versioned{{Record: &level}}, Config: NewConfigRules(static),
 	})
@@ -297,20 +296,43 @@ func TestWaitForEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestKRaftVersionIsNotChangedSilently(t *testing.T) {
+// TestKRaftVersionIsRaised: with everything else that a request asks for, or not at all, and never back.
+func TestKRaftVersionIsRaised(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := start(t, newDisk(t), 1<<30)
 		defer n.stop(t)
-		n.register(t, 1)
-		for level, want := range map[int16]int16{0: 0, 1: kerr.InvalidUpdateVersion.Code} {
+		update := func(how int8, validate bool, levels ...any) string {
 			req := kmsg.NewPtrUpdateFeaturesRequest()
-			req.Version = 2
-			u := kmsg.NewUpdateFeaturesRequestFeatureUpdate()
-			u.Feature, u.MaxVersionLevel, u.UpgradeType = image.FeatureKRaft, level, 1
-			req.FeatureUpdates = append(req.FeatureUpdates, u)
-			if res := do[*kmsg.UpdateFeaturesResponse](t, n, req); res.ErrorCode != want {
-				t.Errorf("kraft.version=%d: error %d, want %d", level, res.ErrorCode, want)
+			req.Version, req.ValidateOnly = 2, validate
+			for i := 0; i < len(levels); i += 2 {
+				u := kmsg.NewUpdateFeaturesRequestFeatureUpdate()
+				u.Feature, u.MaxVersionLevel, u.UpgradeType = levels[i].(string), int16(levels[i+1].(int)), how
+				req.FeatureUpdates = append(req.FeatureUpdates, u)
 			}
+			res := do[*kmsg.UpdateFeaturesResponse](t, n, req)
+			_, level := n.log.Voters()
+			if res.ErrorMessage == nil {
+				return fmt.Sprintf("level %d", level)
+			}
+			return fmt.Sprintf("level %d, code %d, %s", level, res.ErrorCode, strings.TrimPrefix(*res.ErrorMessage, "The update failed for all features since the following feature had an error: "))
+		}
+		const up, down = 1, 3
+		for _, x := range []struct{ got, want string }{
+			{update(up, false, image.FeatureKRaft, 0), "level 0"},
+			{update(up, false, image.FeatureKRaft, 2), "level 0, code 95, Invalid update version 2 for feature kraft.version. Local controller 1 only supports versions 0-1"},
+			{update(up, false, image.FeatureKRaft, 1, "metadata.version", 99), "level 0, code 95, Invalid update version 99 for feature metadata.version. Local controller 1 only supports versions 7-30"},
+			{update(up, true, image.FeatureKRaft, 1), "level 0"},
+			{update(up, false, image.FeatureKRaft, 1, "metadata.version", int(image.MetadataLatest)), "level 1"},
+			{update(up, false, image.FeatureKRaft, 1), "level 1"},
+			{update(down, false, image.FeatureKRaft, 0), "level 1, code 95, Invalid update version 0 for feature kraft.version. Can't downgrade the version of this feature."},
+			{update(up, false, image.FeatureKRaft, 0), "level 1, code 95, Invalid update version 0 for feature kraft.version. Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade."},
+		} {
+			if x.got != x.want {
+				t.Errorf("got  %s\nwant %s", x.got, x.want)
+			}
+		}
+		if set, _ := n.log.Voters(); set.Len() != 1 || set.Voters()[0].Dir != dir {
+			t.Errorf("voters %s", set)
 		}
 	})
 }

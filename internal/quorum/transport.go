@@ -126,7 +126,7 @@ func (t *Transport) ask(s kraft.Send) kraft.ResponseBody {
 	defer cancel()
 	body, nodes, err := t.exchange(ctx, c, s.Body)
 	for _, n := range nodes {
-		t.o.Book.learn(n.ID, address(n.Host, n.Port))
+		t.o.Book.learn(n.ID, n.Host, n.Port)
 	}
 	var refused *rpc.ResponseError
 	switch {
@@ -182,6 +182,10 @@ func (t *Transport) target(s kraft.Send) (linkKey, bool) {
 }
 
 func (t *Transport) link(k linkKey) *peer.Client {
+	var answered *peer.Answered
+	if k.node != kraft.None {
+		answered = t.o.Book.Answered(k.node) // asks the log, whose lock comes before mu
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -196,7 +200,7 @@ func (t *Transport) link(k linkKey) *peer.Client {
 	}
 	if k.node != kraft.None {
 		o.Addresses = func() []string { return t.o.Book.Addresses(k.node) }
-		o.Answered = t.o.Book.Answered(k.node)
+		o.Answered = answered
 		o.Gone = func() { t.log.Refused(k.node) }
 	}
 	c := peer.New(o)

@@ -14,9 +14,6 @@ import (
 	"weir/internal/peer"
 )
 
-// kraftMax is the newest level of kraft.version that this node supports.
-const kraftMax = 1
-
 // changesVoters tells whether a request changes the voters: the consensus answers
 // it, and not the controller.
 func changesVoters(req kmsg.Request) bool {
@@ -164,7 +161,7 @@ func (n *Node) keepPlace(ctx context.Context, o JoinOptions) error {
 // sameVoter tells whether the log says of us what is true. The endpoints are
 // those of a voter with equal ones.
 func sameVoter(v kraft.Voter, o JoinOptions) bool {
-	if v.MinVersion != 0 || v.MaxVersion != kraftMax || len(v.Endpoints) != len(o.Endpoints) {
+	if v.MinVersion != 0 || v.MaxVersion != kraft.MaxVersion || len(v.Endpoints) != len(o.Endpoints) {
 		return false
 	}
 	for _, e := range o.Endpoints {
@@ -178,7 +175,7 @@ func sameVoter(v kraft.Voter, o JoinOptions) bool {
 func (n *Node) tellVoter(ctx context.Context, epoch int32, o JoinOptions) bool {
 	req := kmsg.NewPtrUpdateRaftVoterRequest()
 	req.ClusterID, req.CurrentLeaderEpoch, req.VoterID, req.VoterDirectoryID = &n.o.ClusterID, epoch, o.Self.ID, o.Self.Dir
-	req.KRaftVersionFeature.MaxSupportedVersion = kraftMax
+	req.KRaftVersionFeature.MaxSupportedVersion = kraft.MaxVersion
 	for _, e := range o.Endpoints {
 		l := kmsg.NewUpdateRaftVoterRequestListener()
 		l.Name, l.Host, l.Port = e.Name, e.Host, e.Port

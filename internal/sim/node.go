@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -191,7 +190,7 @@ func (n *node) openQuorum() (err error) {
 		o.Core = controller.New(controller.Options{
 			NodeID: n.id, ClusterID: clusterID, BrokerHere: true, SessionTimeoutMs: sessionMs, NoOpIntervalMs: noOpMs, UncleanIntervalMs: uncleanMs,
 			RebalanceIntervalMs: 400, RebalanceAfterReturnMs: 200,
-			DefaultPartitions: 1, DefaultReplicationFactor: 3, QuorumNodes: ids, Supported: format.Served(false),
+			DefaultPartitions: 1, DefaultReplicationFactor: 3, Supported: format.Served(false),
 			Bootstrap: bootstrap(), BootstrapSource: "sim", Config: quorum.NewConfigRules(w.static),
 		})
 	}
@@ -263,8 +262,7 @@ func (n *node) poll() {
 // die is a process that stops because its disk fails.
 func (n *node) die(err error) {
 	w := n.w
-	// One that is elected to lead the quorum while its disk is full cannot begin its epoch.
-	if !n.faulty && !errors.Is(err, metalog.ErrNoSpace) {
+	if !n.faulty {
 		w.fail("node %d stops: %v", n.id, err)
 		return
 	}
