@@ -20,6 +20,7 @@ import (
 	"weir/internal/clock"
 	"weir/internal/config"
 	"weir/internal/image"
+	"weir/internal/loggers"
 	"weir/internal/storage/dirs"
 )
 
@@ -64,16 +65,17 @@ a second one at once.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return runServer(cmd.Context(), f, args) },
 	}
 	c.Flags().StringArrayVar(&f.overrides, "override", nil, "set one key of server.properties: key=value (repeatable)")
-	c.Flags().StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	c.Flags().StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error; of single parts, while the node runs: kafka-configs --entity-type broker-loggers")
 	c.Flags().StringVar(&f.logFormat, "log-format", "text", "text or json")
 	return c
 }
 
 func runServer(ctx context.Context, f serverFlags, args []string) error {
-	logger, err := newLogger(f.logLevel, f.logFormat)
+	logs, err := newLoggers(f.logLevel, f.logFormat)
 	if err != nil {
 		return err
 	}
+	logger := logs.Logger(loggers.Root)
 	static, node, err := readConfig(f, args, logger)
 	if err != nil {
 		return err
@@ -88,7 +90,7 @@ func runServer(ctx context.Context, f serverFlags, args []string) error {
 	defer stop()
 	start := time.Now()
 	b, err := broker.Start(signals, broker.Options{
-		Static: static, Node: node, FS: fsys, Clock: clock.System{}, Logger: logger, OpenFiles: openFiles(),
+		Static: static, Node: node, FS: fsys, Clock: clock.System{}, Loggers: logs, OpenFiles: openFiles(),
 	})
 	if err != nil {
 		if signals.Err() != nil {
@@ -127,17 +129,17 @@ func advise(err error, args []string) error {
 // stopTimeout is how long a node tries to leave in good order.
 const stopTimeout = 60 * time.Second
 
-func newLogger(level, format string) (*slog.Logger, error) {
+func newLoggers(level, format string) (*loggers.Set, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		return nil, fmt.Errorf("--log-level %q: use debug, info, warn or error", level)
 	}
-	o := &slog.HandlerOptions{Level: l}
+	o := &slog.HandlerOptions{Level: loggers.Everything}
 	switch format {
 	case "text":
-		return slog.New(slog.NewTextHandler(os.Stderr, o)), nil
+		return loggers.New(slog.NewTextHandler(os.Stderr, o), l), nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(os.Stderr, o)), nil
+		return loggers.New(slog.NewJSONHandler(os.Stderr, o), l), nil
 	}
 	return nil, fmt.Errorf("--log-format %q: use text or json", format)
 }

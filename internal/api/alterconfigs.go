@@ -20,16 +20,18 @@ import (
 // The controller decides; but a broker takes changes of single brokers only for
 // itself, as Kafka does (ConfigAdminManager), since a client sends them to the
 // broker that they are for, and it judges itself what would be its configuration.
+// Levels of loggers are this node's own business altogether.
 type AlterConfigs struct {
 	Forward
 	NodeID  int32
-	Configs Configs
+	Configs Configs // nil: values of this broker are not judged here
+	Loggers Loggers
 }
 
-// Handle refuses what is for another broker or not valid for this one, and
-// forwards the rest.
+// Handle refuses what is for another broker or not valid for this one, does what is
+// for this node, and forwards the rest.
 func (h *AlterConfigs) Handle(ctx context.Context, c *Call, r kmsg.Request) wire.Response {
-	refused := map[int]error{} // by place in the request
+	own := map[int]error{} // what is decided here, by place in the request; nil: done
 	switch req := r.(type) {
 	case *kmsg.AlterConfigsRequest:
 		rest := *req
@@ -38,19 +40,19 @@ func (h *AlterConfigs) Handle(ctx context.Context, c *Call, r kmsg.Request) wire
 			if err := h.check(x.ResourceType, x.ResourceName, func(map[string]string) (map[string]string, error) {
 				return replaced(x.Configs), nil
 			}); err != nil {
-				refused[i] = err
+				own[i] = err
 			} else {
 				rest.Resources = append(rest.Resources, x)
 			}
 		}
-		if len(refused) == 0 {
+		if len(own) == 0 {
 			break
 		}
 		res := responseTo[*kmsg.AlterConfigsResponse](r)
 		if len(rest.Resources) > 0 {
 			res = h.ask(ctx, &rest).(*kmsg.AlterConfigsResponse)
 		}
-		res.Resources = merge(len(req.Resources), refused, res.Resources, func(i int, err error) kmsg.AlterConfigsResponseResource {
+		res.Resources = merge(len(req.Resources), own, res.Resources, func(i int, err error) kmsg.AlterConfigsResponseResource {
 			row := kmsg.NewAlterConfigsResponseResource()
 			row.ResourceType, row.ResourceName = req.Resources[i].ResourceType, req.Resources[i].ResourceName
 			row.ErrorCode, row.ErrorMessage = code(err), messageOf(err)
@@ -61,22 +63,26 @@ func (h *AlterConfigs) Handle(ctx context.Context, c *Call, r kmsg.Request) wire
 		rest := *req
 		rest.Resources = nil
 		for i, x := range req.Resources {
+			if x.ResourceType == kmsg.ConfigResourceTypeBrokerLogger {
+				own[i] = h.changeLoggers(req, i)
+				continue
+			}
 			if err := h.check(x.ResourceType, x.ResourceName, func(current map[string]string) (map[string]string, error) {
 				return changed(current, x.Configs)
 			}); err != nil {
-				refused[i] = err
+				own[i] = err
 			} else {
 				rest.Resources = append(rest.Resources, x)
 			}
 		}
-		if len(refused) == 0 {
+		if len(own) == 0 {
 			break
 		}
 		res := responseTo[*kmsg.IncrementalAlterConfigsResponse](r)
 		if len(rest.Resources) > 0 {
 			res = h.ask(ctx, &rest).(*kmsg.IncrementalAlterConfigsResponse)
 		}
-		res.Resources = merge(len(req.Resources), refused, res.Resources, func(i int, err error) kmsg.IncrementalAlterConfigsResponseResource {
+		res.Resources = merge(len(req.Resources), own, res.Resources, func(i int, err error) kmsg.IncrementalAlterConfigsResponseResource {
 			row := kmsg.NewIncrementalAlterConfigsResponseResource()
 			row.ResourceType, row.ResourceName = req.Resources[i].ResourceType, req.Resources[i].ResourceName
 			row.ErrorCode, row.ErrorMessage = code(err), messageOf(err)
@@ -91,7 +97,7 @@ func (h *AlterConfigs) Handle(ctx context.Context, c *Call, r kmsg.Request) wire
 // this one. after tells what the values would be; nil is for a request that the
 // controller refuses.
 func (h *AlterConfigs) check(kind kmsg.ConfigResourceType, name string, after func(current map[string]string) (map[string]string, error)) error {
-	if kind != kmsg.ConfigResourceTypeBroker {
+	if kind != kmsg.ConfigResourceTypeBroker || h.Configs == nil {
 		return nil
 	}
 	if name != "" {
@@ -165,10 +171,10 @@ func changed(current map[string]string, ops []kmsg.IncrementalAlterConfigsReques
 
 // merge puts the controller's rows and ours into the order of the request. The
 // controller answers a resource that is named twice each time.
-func merge[T any](n int, refused map[int]error, rows []T, row func(i int, err error) T) []T {
+func merge[T any](n int, own map[int]error, rows []T, row func(i int, err error) T) []T {
 	out := make([]T, 0, n)
 	for i := range n {
-		if err := refused[i]; err != nil {
+		if err, ok := own[i]; ok {
 			out = append(out, row(i, err))
 		} else if len(rows) > 0 {
 			out, rows = append(out, rows[0]), rows[1:]

@@ -11,15 +11,17 @@ func (n *Node) ControllerTable() *Table {
 		versions,
 		envelope,
 		&DescribeCluster{Images: n.Images, ClusterID: n.ClusterID, Leader: n.Leader, Controllers: true},
-		&DescribeConfigs{Images: n.Images, Configs: n.Configs, NodeID: n.NodeID},
+		&DescribeConfigs{Images: n.Images, Configs: n.Configs, NodeID: n.NodeID, Loggers: n.Loggers},
 		&DescribeQuorum{Quorum: n.Quorum},
 		&MetadataFetch{Raft: n.Raft, ClusterID: n.ClusterID},
 	}
 	for _, k := range []kmsg.Key{kmsg.Vote, kmsg.BeginQuorumEpoch, kmsg.EndQuorumEpoch, kmsg.FetchSnapshot} {
 		handlers = append(handlers, &QuorumRequest{API: k, Raft: n.Raft, ClusterID: n.ClusterID})
 	}
+	for _, k := range []kmsg.Key{kmsg.AlterConfigs, kmsg.IncrementalAlterConfigs} {
+		handlers = append(handlers, &AlterConfigs{Forward: Forward{API: k, Controller: n.Here}, NodeID: n.NodeID, Loggers: n.Loggers})
+	}
 	for _, k := range []kmsg.Key{
-		kmsg.AlterConfigs, kmsg.IncrementalAlterConfigs,
 		// What brokers and other controllers ask for themselves.
 		kmsg.BrokerRegistration, kmsg.BrokerHeartbeat, kmsg.AlterPartition, kmsg.AllocateProducerIDs,
 		kmsg.AssignReplicasToDirs, kmsg.ControllerRegistration,

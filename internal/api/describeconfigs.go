@@ -26,6 +26,7 @@ type Configs interface {
 type DescribeConfigs struct {
 	Images  Images
 	Configs Configs
+	Loggers Loggers
 	NodeID  int32
 }
 
@@ -90,7 +91,7 @@ func (h *DescribeConfigs) entries(img *image.Image, q *kmsg.DescribeConfigsReque
 		}
 		return config.DescribeClientMetrics(img.Configs(image.ResourceClientMetrics, q.ResourceName)), nil
 	case kmsg.ConfigResourceTypeBrokerLogger:
-		return nil, refuse(kerr.InvalidRequest, "This server has no loggers whose levels can be changed: start it with --log-level")
+		return describeLoggers(h.Loggers, h.NodeID, q.ResourceName)
 	}
 	return nil, refuse(kerr.InvalidRequest, textMalformed)
 }

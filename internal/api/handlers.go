@@ -31,6 +31,7 @@ type Node struct {
 	Clock     clock.Clock
 	Buffers   *batch.Pool
 	Logger    *slog.Logger
+	Loggers   Loggers // whose levels clients may change
 
 	Groups     Groups
 	GroupTopic InternalTopic // how __consumer_offsets is created
@@ -65,7 +66,7 @@ func (n *Node) BrokerTable() *Table {
 		&OffsetForLeaderEpoch{Images: n.Images, Replicas: n.Replicas},
 		&DeleteRecords{Images: n.Images, Replicas: n.Replicas, Clock: n.Clock},
 		&DescribeProducers{Images: n.Images, Replicas: n.Replicas},
-		&DescribeConfigs{Images: n.Images, Configs: n.Configs, NodeID: n.NodeID},
+		&DescribeConfigs{Images: n.Images, Configs: n.Configs, NodeID: n.NodeID, Loggers: n.Loggers},
 		&ListConfigResources{Images: n.Images},
 		&DescribeCluster{Images: n.Images, ClusterID: n.ClusterID, Leader: n.Leader},
 		&DescribeLogDirs{Images: n.Images, Dirs: n.LogDirs},
@@ -73,7 +74,7 @@ func (n *Node) BrokerTable() *Table {
 	}
 	for _, k := range []kmsg.Key{kmsg.AlterConfigs, kmsg.IncrementalAlterConfigs} {
 		handlers = append(handlers, &AlterConfigs{
-			Forward: Forward{API: k, Controller: n.Controller, Images: n.Images}, NodeID: n.NodeID, Configs: n.Configs,
+			Forward: Forward{API: k, Controller: n.Controller, Images: n.Images}, NodeID: n.NodeID, Configs: n.Configs, Loggers: n.Loggers,
 		})
 	}
 	handlers = append(handlers, n.groups()...)

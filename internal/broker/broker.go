@@ -29,6 +29,7 @@ import (
 	"weir/internal/kraft"
 	"weir/internal/lifecycle"
 	"weir/internal/liveness"
+	"weir/internal/loggers"
 	"weir/internal/metalog"
 	"weir/internal/metrics"
 	"weir/internal/network"
@@ -45,7 +46,8 @@ type Options struct {
 	Node   *config.Node
 	FS     vfs.FS
 	Clock  clock.Clock
-	Logger *slog.Logger
+	// Loggers are those of the parts; their levels change while the node runs.
+	Loggers *loggers.Set
 	// OpenFiles bounds the files that logs keep open.
 	OpenFiles int
 }
@@ -83,7 +85,7 @@ func (b *Broker) eff() *config.Effective { return b.configs.Effective() }
 // Start builds a node and returns when it serves clients, or cannot. The caller
 // then waits on Failed and ends with Shutdown.
 func Start(ctx context.Context, o Options) (*Broker, error) {
-	b := &Broker{o: o, clock: o.Clock, logger: o.Logger, buffers: new(batch.Pool), failed: make(chan struct{})}
+	b := &Broker{o: o, clock: o.Clock, logger: o.Loggers.Logger(loggers.Broker), buffers: new(batch.Pool), failed: make(chan struct{})}
 	err := b.start(ctx)
 	if err != nil {
 		return nil, errors.Join(err, b.abandon())

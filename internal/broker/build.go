@@ -12,6 +12,7 @@ import (
 	"weir/internal/config"
 	"weir/internal/image"
 	"weir/internal/lifecycle"
+	"weir/internal/loggers"
 	"weir/internal/replication"
 	"weir/internal/rng"
 	"weir/internal/storage"
@@ -33,7 +34,7 @@ func (b *Broker) openDirs(ctx context.Context) (previousEpoch int64, err error) 
 	b.dirs, err = dirs.Open(dirs.Options{
 		FS: b.o.FS, LogDirs: n.LogDirs, MetadataDir: n.MetadataDir, NodeID: n.NodeID,
 		RecoveryThreads: int(s.Int("num.recovery.threads.per.data.dir")), Cordoned: s.List("cordoned.log.dirs"),
-		Clock: b.clock, Rand: rng.System(), Logger: b.logger,
+		Clock: b.clock, Rand: rng.System(), Logger: b.log(loggers.Storage),
 		Log: func(checkpoint.TopicPartition) storage.Options {
 			now, expiration := defaults, s.Long("producer.id.expiration.ms")
 			if b.replicas != nil { // dynamic values are known by now, and none was while logs were loaded
@@ -76,7 +77,7 @@ func (b *Broker) openReplicas() {
 func (b *Broker) replicaOptions() replication.Options {
 	s := b.o.Static
 	return replication.Options{
-		NodeID: b.o.Node.NodeID, FS: b.o.FS, Dirs: b.dirs, Clock: b.clock, Logger: b.logger, Buffers: b.buffers, Static: s,
+		NodeID: b.o.Node.NodeID, FS: b.o.FS, Dirs: b.dirs, Clock: b.clock, Logger: b.log(loggers.Replication), Buffers: b.buffers, Static: s,
 		Controller: b.quorum, Epoch: func() int64 { return b.lifecycle.Epoch() }, Leaderships: b.groups,
 		Connect: b.connect, Fetch: fetchSettings(s), MaxLag: ms(s.Long("replica.lag.time.max.ms")),
 		Intervals: replication.Intervals{
@@ -120,7 +121,7 @@ func (b *Broker) openNetwork() error {
 	node := &api.Node{
 		NodeID: n.NodeID, ClusterID: b.dirs.ClusterID(), Images: b.quorum.Images(), Controller: b.quorum, Here: b.quorum.Here(), Raft: b.quorum,
 		Configs: b.configs, Quorum: b.quorum, Leader: func() int32 { return b.quorum.Leader().ID },
-		Supported: b.served(), KRaft: b.kraftVersion, Clock: b.clock, Buffers: b.buffers, Logger: b.logger,
+		Supported: b.served(), KRaft: b.kraftVersion, Clock: b.clock, Buffers: b.buffers, Logger: b.log(loggers.Network), Loggers: b.o.Loggers,
 	}
 	var err error
 	if n.Controller {
@@ -170,7 +171,7 @@ func (b *Broker) openLifecycle(previousEpoch int64) {
 		Endpoints: reachable(n.Advertised, b.clients), Features: b.registered, Rack: n.Rack,
 		Dirs: ids, Cordoned: b.dirs.Cordoned, PreviousEpoch: previousEpoch,
 		Controller: b.quorum, Images: b.quorum.Images(), Interval: ms(b.o.Static.Long("broker.heartbeat.interval.ms")),
-		Clock: b.clock, Logger: b.logger, OfflineDirs: b.offlineDirs, Answers: b.answers,
+		Clock: b.clock, Logger: b.log(loggers.Lifecycle), OfflineDirs: b.offlineDirs, Answers: b.answers,
 		GiveUp: func(err error) bool { return errors.Is(err, storage.ErrNoSpace) },
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weir/internal/checkpoint"
+	"weir/internal/loggers"
 	"weir/internal/metrics"
 	"weir/internal/partition"
 	"weir/internal/storage"
@@ -14,7 +15,7 @@ import (
 // openCleaner makes the log cleaner. It cleans the logs of replicas: their topics' configurations are known.
 func (b *Broker) openCleaner() {
 	b.cleaner = cleaner.New(cleaner.Options{
-		Clock: b.clock, Logger: b.logger, Checkpoints: b.dirs,
+		Clock: b.clock, Logger: b.log(loggers.Storage), Checkpoints: b.dirs,
 		Config: func() cleaner.Config { return cleaner.ConfigOf(b.replicas.Effective()) },
 		Each: func(visit func(checkpoint.TopicPartition, *storage.Log)) {
 			b.replicas.Each(func(r *partition.Replica) {

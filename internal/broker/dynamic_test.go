@@ -17,6 +17,7 @@ import (
 	"weir/internal/clock"
 	"weir/internal/config"
 	"weir/internal/image"
+	"weir/internal/loggers"
 	"weir/internal/partition"
 	"weir/internal/records"
 	"weir/internal/replication"
@@ -46,6 +47,8 @@ func elsewhere() map[string]string {
 		"unclean.leader.election.enable":      "../controller/testdata/unclean_dynamic.txt",
 		"follower.replication.throttled.rate": "../replication/throttle_test.go",
 		"num.replica.fetchers":                "../replication/fetcher_test.go",
+		"listeners":                           "listeners_test.go",
+		"listener.security.protocol.map":      "listeners_test.go",
 	}
 }
 
@@ -239,7 +242,7 @@ func newNode(t *testing.T, from time.Time) *node {
 	quiet := slog.New(slog.DiscardHandler)
 	fsys := errfs.Wrap(n.disk, errfs.Rule{Op: errfs.Write, Path: "*.log.cleaned", Before: func() { n.cleaned.Add(1) }})
 	n.Broker = &Broker{
-		o:     Options{Static: static, Node: described, FS: fsys, Clock: n.clock, Logger: quiet, OpenFiles: 100},
+		o:     Options{Static: static, Node: described, FS: fsys, Clock: n.clock, Loggers: loggers.New(slog.DiscardHandler, slog.LevelInfo), OpenFiles: 100},
 		clock: n.clock, logger: quiet, buffers: new(batch.Pool), failed: make(chan struct{}),
 	}
 	if _, err := n.openDirs(t.Context()); err != nil {

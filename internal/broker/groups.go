@@ -12,6 +12,7 @@ import (
 	"weir/internal/group"
 	"weir/internal/group/classic"
 	"weir/internal/image"
+	"weir/internal/loggers"
 	"weir/internal/metrics"
 	"weir/internal/rng"
 )
@@ -35,7 +36,7 @@ func (b *Broker) openGroups() error {
 		Partitions: s.Int("offsets.topic.num.partitions"), Timeout: ms(int64(s.Int("offsets.commit.timeout.ms"))),
 		LoadBuffer: int(s.Int("offsets.load.buffer.size")), Compression: codec,
 		Image:   func() *image.Image { return b.quorum.Images().Image() },
-		Buffers: b.buffers, Clock: b.clock, Rand: rng.System(), Logger: b.logger,
+		Buffers: b.buffers, Clock: b.clock, Rand: rng.System(), Logger: b.log(loggers.Coordinator),
 	})
 	return nil
 }

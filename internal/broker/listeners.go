@@ -12,12 +12,13 @@ import (
 	"weir/internal/clock"
 	"weir/internal/config"
 	"weir/internal/image"
+	"weir/internal/loggers"
 	"weir/internal/network"
 )
 
 // listen binds the listeners that serve a table; they do not accept yet.
 func (b *Broker) listen(list []config.Listener, interBroker string, h network.Handler) (*network.Server, error) {
-	o, err := networkOptions(b.eff(), list, h, b.logger, b.clock)
+	o, err := networkOptions(b.eff(), list, h, b.log(loggers.Network), b.clock)
 	if err != nil {
 		return nil, err
 	}
@@ -38,16 +39,24 @@ func networkOptions(c *config.Effective, list []config.Listener, h network.Handl
 		SendBuffer: int(c.Int("socket.send.buffer.bytes")), ReceiveBuffer: int(c.Int("socket.receive.buffer.bytes")),
 	}
 	for _, l := range list {
-		if l.Protocol != "PLAINTEXT" {
-			return o, fmt.Errorf("listener %s uses %s: only PLAINTEXT is served", l.Name, l.Protocol)
+		one, err := listenerOptions(c, l)
+		if err != nil {
+			return o, err
 		}
-		own := c.Listener(l.Name)
-		o.Listeners = append(o.Listeners, network.Listener{
-			Name: l.Name, Host: l.Host, Port: l.Port,
-			MaxConnections: int(own.MaxConnections), MaxCreationRate: int(own.MaxCreationRate),
-		})
+		o.Listeners = append(o.Listeners, one)
 	}
 	return o, nil
+}
+
+func listenerOptions(c *config.Effective, l config.Listener) (network.Listener, error) {
+	if l.Protocol != "PLAINTEXT" {
+		return network.Listener{}, fmt.Errorf("listener %s uses %s: only PLAINTEXT is served", l.Name, l.Protocol)
+	}
+	own := c.Listener(l.Name)
+	return network.Listener{
+		Name: l.Name, Host: l.Host, Port: l.Port,
+		MaxConnections: int(own.MaxConnections), MaxCreationRate: int(own.MaxCreationRate),
+	}, nil
 }
 
 func limits(c *config.Effective) network.Limits {

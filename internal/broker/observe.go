@@ -241,13 +241,11 @@ func distribution(parts []*network.Latency) metrics.Distribution {
 // connections are the open connections of each listener.
 func (b *Broker) connections() iter.Seq2[string, int] {
 	return func(yield func(string, int) bool) {
-		for _, l := range b.o.Node.Listeners {
-			n := 0
-			for _, s := range b.servers() {
-				n += s.Connections(l.Name)
-			}
-			if !yield(l.Name, n) {
-				return
+		for _, s := range b.servers() {
+			for _, name := range s.Listeners() {
+				if !yield(name, s.Connections(name)) {
+					return
+				}
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/image"
+	"weir/internal/loggers"
 	"weir/internal/peer"
 	"weir/internal/replication"
 )
@@ -36,7 +37,7 @@ func (b *Broker) connect(node int32, who string) replication.Peer {
 	}
 	b.peers.mu.Unlock()
 	return peer.New(peer.Options{
-		Node: node, ClientID: who, Answered: seen, Clock: b.clock, Logger: b.logger,
+		Node: node, ClientID: who, Answered: seen, Clock: b.clock, Logger: b.log(loggers.Peer),
 		Addresses: func() []string { return b.addresses(node) },
 		Gone:      func() { b.metalog.Refused(node) }, // it may be a voter as well
 	})
@@ -74,7 +75,7 @@ func (b *Broker) answers(ctx context.Context, r *image.Broker) bool {
 			continue
 		}
 		c := peer.New(peer.Options{
-			Node: r.ID, ClientID: "broker-" + strconv.Itoa(int(r.ID)) + "-probe", DialTimeout: probeTimeout, Clock: b.clock, Logger: b.logger,
+			Node: r.ID, ClientID: "broker-" + strconv.Itoa(int(r.ID)) + "-probe", DialTimeout: probeTimeout, Clock: b.clock, Logger: b.log(loggers.Peer),
 			Addresses: func() []string { return []string{net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port)))} },
 		})
 		_, err := c.Version(ctx, int16(kmsg.ApiVersions), 0)

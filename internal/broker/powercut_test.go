@@ -19,6 +19,7 @@ import (
 	"weir/internal/broker"
 	"weir/internal/clock"
 	"weir/internal/config"
+	"weir/internal/loggers"
 	"weir/internal/rng"
 	"weir/internal/storage/format"
 	"weir/internal/uuid"
@@ -114,7 +115,7 @@ func startNode(t *testing.T, properties string, fsys vfs.FS, logs *strings.Build
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	return broker.Start(ctx, broker.Options{
-		Static: static, Node: node, FS: fsys, Clock: clock.System{}, Logger: slog.New(slog.NewTextHandler(logs, nil)), OpenFiles: 100,
+		Static: static, Node: node, FS: fsys, Clock: clock.System{}, Loggers: loggers.New(slog.NewTextHandler(logs, nil), slog.LevelInfo), OpenFiles: 100,
 	})
 }
 

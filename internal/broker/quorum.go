@@ -13,6 +13,7 @@ import (
 	"weir/internal/kraft"
 	"weir/internal/lifecycle"
 	"weir/internal/liveness"
+	"weir/internal/loggers"
 	"weir/internal/metalog"
 	"weir/internal/quorum"
 	"weir/internal/rng"
@@ -28,13 +29,13 @@ func (b *Broker) openQuorum() error {
 	book := quorum.NewBook(n.ControllerListeners[0], voters)
 	b.transport = quorum.NewTransport(quorum.TransportOptions{
 		NodeID: n.NodeID, ClusterID: b.dirs.ClusterID(), Book: book, Static: ids(voters), Bootstrap: bootstrapServers(n),
-		RequestTimeout: ms(s.Long("controller.quorum.request.timeout.ms")), Clock: b.clock, Logger: b.logger,
+		RequestTimeout: ms(s.Long("controller.quorum.request.timeout.ms")), Clock: b.clock, Logger: b.log(loggers.Controller),
 	})
 	var err error
 	b.metalog, err = metalog.Open(metalog.Options{
 		FS: b.o.FS, Dir: meta.Path, Self: kraft.Replica{ID: n.NodeID, Dir: meta.ID},
 		Endpoints: controllerEndpoints(n), Voters: voters, Timeouts: timeouts(s), Limits: metadataLimits(s),
-		Clock: b.clock, Rand: rng.System(), Logger: b.logger, Transport: b.transport,
+		Clock: b.clock, Rand: rng.System(), Logger: b.log(loggers.Controller), Transport: b.transport,
 	})
 	if err != nil {
 		return fmt.Errorf("metadata log in %s: %w", filepath.Join(meta.Path, metalog.PartitionDir), err)
@@ -42,7 +43,7 @@ func (b *Broker) openQuorum() error {
 	b.transport.Bind(b.metalog)
 	o := quorum.Options{
 		NodeID: n.NodeID, ClusterID: b.dirs.ClusterID(), Log: b.metalog, Book: book, Transport: b.transport, RequestTimeout: ms(s.Long("controller.quorum.request.timeout.ms")),
-		Rand: rng.System(), Clock: b.clock, Logger: b.logger,
+		Rand: rng.System(), Clock: b.clock, Logger: b.log(loggers.Controller),
 		SnapshotBytes: s.Long("metadata.log.max.record.bytes.between.snapshots"), SnapshotInterval: ms(s.Long("metadata.log.max.snapshot.interval.ms")),
 	}
 	if n.Controller {
@@ -56,7 +57,7 @@ func (b *Broker) openQuorum() error {
 		b.liveness = liveness.New(liveness.Options{
 			NodeID: n.NodeID, Addresses: everyAddress, Active: func() bool { return b.quorum.Active() },
 			Fence: func(ctx context.Context, dead []controller.BrokerRef) error { return b.quorum.FenceDead(ctx, dead) },
-			Clock: b.clock, Logger: b.logger,
+			Clock: b.clock, Logger: b.log(loggers.Lifecycle),
 		})
 		o.Activated = b.liveness.Lead
 	}
@@ -204,7 +205,7 @@ func rebalanceEvery(s *config.Static) int64 {
 func (b *Broker) controllerRegistration() lifecycle.ControllerOptions {
 	return lifecycle.ControllerOptions{
 		NodeID: b.o.Node.NodeID, Incarnation: uuid.Random(rng.System()), Endpoints: reachable(b.o.Node.ControllerAddresses, b.control),
-		Features: b.served(), Controller: b.quorum, Images: b.quorum.Images(), Clock: b.clock, Logger: b.logger,
+		Features: b.served(), Controller: b.quorum, Images: b.quorum.Images(), Clock: b.clock, Logger: b.log(loggers.Lifecycle),
 	}
 }
 

@@ -126,6 +126,9 @@ func (e *Effective) ValidateOwn(overrides map[string]string, perBroker bool) err
 	if reason := checkCordoned(next.List(keyCordoned), e.logDirs()); reason != "" {
 		return &Invalid{Message: "requirement failed: " + reason, Request: true}
 	}
+	if err := e.checkListening(next); err != nil {
+		return err
+	}
 	if reason := e.checkThreads(next); reason != "" {
 		return notReconfigured(reason)
 	}
@@ -202,7 +205,7 @@ func (e *Effective) checkCleanerThreads(next *Effective) string {
 
 // checkListeners refuses limits of connections that would let nobody in (SocketServer's ListenerConnectionQuota).
 func (e *Effective) checkListeners(next *Effective) string {
-	for _, l := range e.static.List("listeners") {
+	for _, l := range next.List("listeners") {
 		name, _, _ := strings.Cut(l, ":")
 		was, want := e.Listener(name), next.Listener(name)
 		switch {

@@ -75,7 +75,7 @@ const honouredListener = "max.connections max.connection.creation.rate"
 
 // atStartOnly lists the honoured keys that Kafka changes while it runs and Weir reads at start only.
 const atStartOnly = `
-listeners listener.security.protocol.map num.recovery.threads.per.data.dir
+num.recovery.threads.per.data.dir
 `
 
 // NotTaken says why a change of a broker key takes no effect while the node runs; "" when it does, or when the key

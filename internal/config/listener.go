@@ -43,39 +43,49 @@ type Voter struct {
 // parseListeners reads the entries of listeners or advertised.listeners. The messages are Kafka's.
 func parseListeners(entries []string, protocols map[string]string, advertised bool) ([]Listener, error) {
 	shown := "[" + strings.Join(entries, ", ") + "]"
-	fail := func(format string, args ...any) error {
-		return fmt.Errorf("Error creating broker listeners from '%s': %s", shown, fmt.Sprintf(format, args...))
+	fail := func(hint, format string, args ...any) error {
+		return &hinted{fmt.Sprintf("Error creating broker listeners from '%s': %s", shown, fmt.Sprintf(format, args...)), hint}
 	}
 	form := regexp.MustCompile(`^(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)$`)
 	var out []Listener
 	for _, e := range entries {
 		m := form.FindStringSubmatch(e)
 		if m == nil {
-			return nil, fail("Unable to parse %s to a broker endpoint; write NAME://host:port, where host may be empty", e)
+			return nil, fail("write NAME://host:port, where host may be empty", "Unable to parse %s to a broker endpoint", e)
 		}
 		l := Listener{Name: strings.ToUpper(m[1]), Host: m[2]}
 		port, err := strconv.ParseUint(m[3], 10, 16)
 		if err != nil {
-			return nil, fail("the port of %s is above 65535", e)
+			return nil, fail("", "the port of %s is above 65535", e)
 		}
 		l.Port = int(port)
 		if l.Protocol = protocols[l.Name]; l.Protocol == "" {
-			return nil, fail("No security protocol defined for listener %s; add %s:PLAINTEXT to listener.security.protocol.map", l.Name, l.Name)
+			return nil, fail("add "+l.Name+":PLAINTEXT to listener.security.protocol.map", "No security protocol defined for listener %s", l.Name)
 		}
 		for _, other := range out {
 			if other.Name == l.Name {
-				return nil, fail("Each listener must have a different name, listeners: %s", shown)
+				return nil, fail("", "Each listener must have a different name, listeners: %s", shown)
 			}
 			if !advertised && other.Port == l.Port && l.Port != 0 && !ipv4AndIPv6(other.Host, l.Host) {
 				if isIP(other.Host) && isIP(l.Host) {
-					return nil, fail("If you have two listeners on the same port then one needs to be IPv4 and the other IPv6, listeners: %s, port: %d", shown, l.Port)
+					return nil, fail("", "If you have two listeners on the same port then one needs to be IPv4 and the other IPv6, listeners: %s, port: %d", shown, l.Port)
 				}
-				return nil, fail("Each listener must have a different port, listeners: %s", shown)
+				return nil, fail("", "Each listener must have a different port, listeners: %s", shown)
 			}
 		}
 		out = append(out, l)
 	}
 	return out, nil
+}
+
+// hinted is what Kafka says, and what it could say on top.
+type hinted struct{ text, hint string }
+
+func (h *hinted) Error() string {
+	if h.hint == "" {
+		return h.text
+	}
+	return h.text + "; " + h.hint
 }
 
 func isIP(host string) bool {

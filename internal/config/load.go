@@ -18,7 +18,12 @@ type Error struct {
 	Reason  string
 	Allowed string // accepted values; empty when there is nothing to add to Reason
 	Example string // a value that would be accepted
+
+	cause error // what Reason was made of, nil: nothing else
 }
+
+// Unwrap returns what the reason was made of.
+func (e *Error) Unwrap() error { return e.cause }
 
 // Error returns one line, e.g.
 //

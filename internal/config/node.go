@@ -146,14 +146,14 @@ func (s *Static) nodeListeners(n *Node) error {
 		}
 	}
 	if n.Listeners, err = parseListeners(s.List("listeners"), protocols, false); err != nil {
-		return s.errorAt("listeners", err.Error())
+		return s.badListeners("listeners", err)
 	}
 	from := "listeners"
 	advertised := n.Listeners
 	if written := s.List("advertised.listeners"); len(written) > 0 {
 		from = "advertised.listeners"
 		if advertised, err = parseListeners(written, protocols, true); err != nil {
-			return s.errorAt(from, err.Error())
+			return s.badListeners(from, err)
 		}
 	}
 	for _, l := range advertised {
@@ -179,6 +179,14 @@ func (s *Static) nodeListeners(n *Node) error {
 		}
 	}
 	return nil
+}
+
+func (s *Static) badListeners(key string, err error) error {
+	out := s.errorAt(key, err.Error())
+	if e, ok := AsError(out); ok {
+		e.cause = err
+	}
+	return out
 }
 
 func (s *Static) onlyPlaintext(l Listener) error {

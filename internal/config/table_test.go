@@ -260,7 +260,7 @@ func TestHonouredKeysAreRead(t *testing.T) {
 func TestNotTaken(t *testing.T) {
 	for name, want := range map[string]string{
 		"max.connections": "", "no.such.key": "", "log.retention.ms": "",
-		"listener.name.x.max.connections": "", "listener.name.x.connections.max.idle.ms": "single listener", "listeners": "at start only", "num.io.threads": "goroutines",
+		"listener.name.x.max.connections": "", "listener.name.x.connections.max.idle.ms": "single listener", "listeners": "", "num.recovery.threads.per.data.dir": "at start only", "num.io.threads": "goroutines",
 		"log.cleaner.io.buffer.load.factor": "", "share.coordinator.threads": "goroutines", "transactional.id.expiration.ms": "not honour",
 	} {
 		if got := NotTaken(name); (want == "") != (got == "") || !strings.Contains(got, want) {

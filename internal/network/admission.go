@@ -18,8 +18,8 @@ var errPerIP = errors.New("too many connections from this address (max.connectio
 // admission enforces Kafka's limits on connections (ConnectionQuotas): the total and the listener's share make accepting
 // wait, the share of an address closes the connection, the creation rate delays.
 type admission struct {
-	clock    clock.Clock
-	interior string // the inter-broker listener, when it is one of several: not bound by the total
+	clock       clock.Clock
+	interBroker string
 
 	mu struct {
 		sync.Mutex
@@ -34,25 +34,66 @@ type admission struct {
 	room sync.Cond // on mu: a connection went, limits changed, or the server stops
 }
 
-// share is the state of one listener.
+// share is the state of one listener. It outlives a removed one until its last connection has gone.
 type share struct {
 	connections, limit int
 	pace               pacer
 	rate               int
+	removed            bool
 }
 
 func newAdmission(o *Options) (*admission, error) {
-	a := &admission{clock: o.Clock}
+	a := &admission{clock: o.Clock, interBroker: o.InterBroker}
 	a.room.L = &a.mu
 	a.mu.ips = map[netip.Addr]int{}
 	a.mu.listeners = map[string]*share{}
 	for _, l := range o.Listeners {
-		a.mu.listeners[l.Name] = &share{limit: l.MaxConnections, rate: l.MaxCreationRate}
-	}
-	if len(o.Listeners) > 1 {
-		a.interior = o.InterBroker
+		a.add(l)
 	}
 	return a, a.set(o.Limits)
+}
+
+// add makes a share for a listener. Connections of one of the same name that was removed just before count on.
+func (a *admission) add(l Listener) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.mu.listeners[l.Name]
+	if s == nil {
+		s = new(share)
+		a.mu.listeners[l.Name] = s
+	}
+	s.limit, s.rate, s.removed = l.MaxConnections, l.MaxCreationRate, false
+}
+
+// remove ends the share of a listener when its last connection goes, and lets nobody wait for room on it.
+func (a *admission) remove(name string) {
+	a.mu.Lock()
+	s := a.mu.listeners[name]
+	if s.removed = true; s.connections == 0 {
+		delete(a.mu.listeners, name)
+	}
+	a.mu.Unlock()
+	a.room.Broadcast()
+}
+
+// interiorLocked is the inter-broker listener, when it is one of several: it is not bound by the total.
+func (a *admission) interiorLocked() string {
+	present := 0
+	for _, s := range a.mu.listeners {
+		if !s.removed {
+			present++
+		}
+	}
+	if present > 1 {
+		return a.interBroker
+	}
+	return ""
+}
+
+func (a *admission) interior() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.interiorLocked()
 }
 
 // set replaces the limits. Connections that are open stay, even beyond a lowered limit.
@@ -111,11 +152,11 @@ func (a *admission) admit(listener string, ip netip.Addr) (full bool, err error)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := a.mu.listeners[listener]
-	inside := listener == a.interior
-	for !a.mu.stopped && (s.limit > 0 && s.connections >= s.limit || !inside && a.fullLocked()) {
+	for !a.mu.stopped && s != nil && !s.removed && (s.limit > 0 && s.connections >= s.limit || listener != a.interiorLocked() && a.fullLocked()) {
 		a.room.Wait()
+		s = a.mu.listeners[listener]
 	}
-	if a.mu.stopped {
+	if a.mu.stopped || s == nil || s.removed {
 		return false, errStopping
 	}
 	limit, special := a.mu.overrides[ip]
@@ -141,7 +182,10 @@ func (a *admission) fullLocked() bool {
 func (a *admission) leave(listener string, ip netip.Addr) {
 	a.mu.Lock()
 	a.mu.total--
-	a.mu.listeners[listener].connections--
+	s := a.mu.listeners[listener]
+	if s.connections--; s.removed && s.connections == 0 {
+		delete(a.mu.listeners, listener)
+	}
 	if a.mu.ips[ip]--; a.mu.ips[ip] <= 0 {
 		delete(a.mu.ips, ip)
 	}
@@ -160,8 +204,10 @@ func (a *admission) stop() {
 func (a *admission) throttle(ctx context.Context, listener string) {
 	now := a.clock.Now()
 	a.mu.Lock()
-	s := a.mu.listeners[listener]
-	wait := max(a.mu.pace.take(now, a.mu.limits.MaxCreationRate), s.pace.take(now, s.rate))
+	wait := a.mu.pace.take(now, a.mu.limits.MaxCreationRate)
+	if s := a.mu.listeners[listener]; s != nil { // not removed just now
+		wait = max(wait, s.pace.take(now, s.rate))
+	}
 	a.mu.Unlock()
 	clock.Sleep(ctx, a.clock, wait)
 }

@@ -526,7 +526,7 @@ func FuzzConnection(f *testing.F) {
 		if _, err := s.admission.admit(listenerName, addrOf(server.RemoteAddr())); err != nil {
 			t.Fatal(err)
 		}
-		s.serve(listenerName, server)
+		s.serve(&boundListener{name: listenerName, life: context.Background()}, server)
 		go func() {
 			_, _ = client.Write(sent)
 			client.Close()

@@ -51,7 +51,7 @@ func newBubble(t *testing.T) *bubble {
 		t.Fatal(err)
 	}
 	s.stats.Accepted.Add(1)
-	s.serve(listenerName, server)
+	s.serve(&boundListener{name: listenerName, life: t.Context()}, server)
 	go b.read()
 	return b
 }
@@ -515,7 +515,7 @@ func TestBudgetHoldsBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.s.stats.Accepted.Add(1)
-		b.s.serve(listenerName, server)
+		b.s.serve(&boundListener{name: listenerName, life: t.Context()}, server)
 		go func() {
 			write(t, other, fetch(9))
 			wantAnswers(t, other, 9)

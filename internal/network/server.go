@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +20,7 @@ var (
 	errPeerClosed = errors.New("the peer closed the connection")
 	errStopping   = errors.New("the server is stopping")
 	errEvicted    = errors.New("closed to make room (max.connections)")
+	errRemoved    = errors.New("the listener was removed")
 )
 
 // Server accepts connections on its listeners and serves each until it closes. Order of calls: New, Listen, Start,
@@ -31,7 +34,6 @@ type Server struct {
 	admission *admission
 	warn      *logLimiter
 
-	listeners []boundListener
 	ctx       context.Context // ends when Shutdown begins: no more accepting
 	cancel    context.CancelFunc
 	accepting sync.WaitGroup
@@ -39,14 +41,19 @@ type Server struct {
 
 	mu struct {
 		sync.Mutex
-		conns    map[*Conn]struct{}
-		stopping bool
+		conns     map[*Conn]struct{}
+		listeners map[string]*boundListener
+		accepts   bool // Start was called
+		stopping  bool
 	}
 }
 
+// boundListener is a listener while it exists.
 type boundListener struct {
-	name string
 	net.Listener
+	name string
+	life context.Context // ends when it is removed, or with the server
+	end  context.CancelFunc
 }
 
 // New makes a server that listens nowhere yet.
@@ -60,7 +67,7 @@ func New(o Options) (*Server, error) {
 		total = shareOfMemory()
 	}
 	s.budget = newBudget(total, o.MaxRequestBytes, &s.stats)
-	s.mu.conns = map[*Conn]struct{}{}
+	s.mu.conns, s.mu.listeners = map[*Conn]struct{}{}, map[string]*boundListener{}
 	var err error
 	if s.admission, err = newAdmission(&s.o); err != nil {
 		return nil, err
@@ -79,7 +86,7 @@ func (s *Server) SetLimits(l Limits) error {
 		return err
 	}
 	for range s.admission.excess() {
-		s.evict(s.admission.interior)
+		s.evict(s.admission.interior())
 	}
 	return nil
 }
@@ -91,58 +98,124 @@ func (s *Server) SetListenerLimits(name string, maxConnections, maxCreationRate 
 
 // Listen binds every listener. Connections wait in the system's queue until Start. After an error nothing is bound.
 func (s *Server) Listen() error {
-	var lc net.ListenConfig
 	var err error
 	if s.hangups, err = newHangups(); err != nil {
 		return err
 	}
 	for _, l := range s.o.Listeners {
-		ln, err := lc.Listen(s.ctx, "tcp", net.JoinHostPort(strings.Trim(l.Host, "[]"), strconv.Itoa(l.Port)))
+		b, err := s.bind(l)
 		if err != nil {
-			for _, b := range s.listeners {
-				b.Close()
+			for _, b := range s.mu.listeners {
+				b.close()
 			}
-			s.listeners = nil
+			clear(s.mu.listeners)
 			s.hangups.close()
-			return fmt.Errorf("listener %s: %w", l.Name, err)
+			return err
 		}
-		s.listeners = append(s.listeners, boundListener{l.Name, ln})
+		s.mu.listeners[l.Name] = b
 	}
 	return nil
+}
+
+func (s *Server) bind(l Listener) (*boundListener, error) {
+	var lc net.ListenConfig
+	ln, err := lc.Listen(s.ctx, "tcp", net.JoinHostPort(strings.Trim(l.Host, "[]"), strconv.Itoa(l.Port)))
+	if err != nil {
+		return nil, fmt.Errorf("listener %s: %w", l.Name, err)
+	}
+	b := &boundListener{name: l.Name, Listener: ln}
+	b.life, b.end = context.WithCancel(s.ctx)
+	return b, nil
+}
+
+func (b *boundListener) close() {
+	b.end()
+	b.Close()
 }
 
 // Addr is where the named listener is bound, with the port the system chose when it was given as 0; nil if there is none.
 func (s *Server) Addr(name string) net.Addr {
-	for _, l := range s.listeners {
-		if l.name == name {
-			return l.Addr()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b := s.mu.listeners[name]; b != nil {
+		return b.Addr()
+	}
+	return nil
+}
+
+// Listeners are the names of the bound listeners, sorted.
+func (s *Server) Listeners() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.mu.listeners))
+}
+
+// Start begins to accept on all bound listeners.
+func (s *Server) Start() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.accepts = true
+	for _, b := range s.mu.listeners {
+		s.accepting.Go(func() { s.accept(b) })
+	}
+}
+
+// Add binds another listener while the server runs, and begins to accept on it as soon as on the others.
+func (s *Server) Add(l Listener) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.mu.stopping:
+		return errStopping
+	case s.mu.listeners[l.Name] != nil:
+		return fmt.Errorf("network: two listeners named %s", l.Name)
+	}
+	b, err := s.bind(l)
+	if err != nil {
+		return err
+	}
+	s.admission.add(l)
+	s.mu.listeners[l.Name] = b
+	if s.mu.accepts {
+		s.accepting.Go(func() { s.accept(b) })
+	}
+	return nil
+}
+
+// Remove closes the named listener and its connections; what they have asked is not answered any more.
+func (s *Server) Remove(name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.mu.listeners[name]
+	if b == nil {
+		return fmt.Errorf("network: no listener is named %s", name)
+	}
+	delete(s.mu.listeners, name)
+	b.close()
+	s.admission.remove(name)
+	for c := range s.mu.conns {
+		if c.listener == name {
+			c.kill(errRemoved)
 		}
 	}
 	return nil
 }
 
-// Start begins to accept on all bound listeners.
-func (s *Server) Start() {
-	for _, l := range s.listeners {
-		s.accepting.Go(func() { s.accept(l) })
-	}
-}
-
 // accept is the loop of one listener. Errors of accepting (out of file descriptors, a peer gone already) do not end it.
-func (s *Server) accept(l boundListener) {
+func (s *Server) accept(l *boundListener) {
 	const retry = 100 * time.Millisecond
 	for {
 		nc, err := l.Accept()
 		if err != nil {
-			if s.ctx.Err() != nil {
+			if l.life.Err() != nil {
 				return
 			}
 			s.warn.warn("Accepting a connection failed", "listener", l.name, "error", err)
-			clock.Sleep(s.ctx, s.o.Clock, retry)
+			clock.Sleep(l.life, s.o.Clock, retry)
 			continue
 		}
 		s.stats.Accepted.Add(1)
-		s.admission.throttle(s.ctx, l.name)
+		s.admission.throttle(l.life, l.name)
 		ip := addrOf(nc.RemoteAddr())
 		full, err := s.admission.admit(l.name, ip)
 		if err != nil {
@@ -157,16 +230,17 @@ func (s *Server) accept(l boundListener) {
 		if full {
 			s.evict(l.name)
 		}
-		s.serve(l.name, nc)
+		s.serve(l, nc)
 	}
 }
 
 // serve takes over an admitted connection.
-func (s *Server) serve(listener string, nc net.Conn) {
+func (s *Server) serve(l *boundListener, nc net.Conn) {
+	listener := l.name
 	c, err := newConn(s, listener, nc)
 	if err == nil {
 		s.mu.Lock()
-		if s.mu.stopping {
+		if s.mu.stopping || l.life.Err() != nil {
 			err = errStopping
 		} else {
 			s.mu.conns[c] = struct{}{}
@@ -228,11 +302,11 @@ func (s *Server) Connections(listener string) int {
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.cancel()
 	s.admission.stop()
-	for _, l := range s.listeners {
-		l.Close()
-	}
 	s.mu.Lock()
 	s.mu.stopping = true
+	for _, b := range s.mu.listeners {
+		b.close()
+	}
 	for c := range s.mu.conns {
 		c.drain()
 	}

@@ -2,11 +2,13 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"strconv"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -84,4 +86,59 @@ func TestTwoListeners(t *testing.T) {
 		own("FindCoordinator", f.Coordinators[0].NodeID, f.Coordinators[0].Host, f.Coordinators[0].Port)
 	}
 	n.Stop(t)
+}
+
+// TestListenerWhileRunning: a listener is added and removed by kafka-configs' request, and is there again after a restart.
+func TestListenerWhileRunning(t *testing.T) {
+	t.Parallel()
+	n := testnode.New(t, testnode.Options{})
+	n.SetProp(t, "advertised.listeners", "PLAINTEXT://"+n.Addr) // what is advertised cannot be removed while the node runs
+	n.Start(t)
+	extra := net.JoinHostPort("127.0.0.1", strconv.Itoa(testnode.FreePort(t)))
+	alter := func(op kadm.IncrementalOp, keys ...string) {
+		t.Helper()
+		values := map[string]string{
+			"listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,EXTRA:PLAINTEXT",
+			"listeners":                      "PLAINTEXT://" + n.Addr + ",EXTRA://" + extra + ",CONTROLLER://" + n.Controller,
+		}
+		var changes []kadm.AlterConfig
+		for _, k := range keys {
+			v := values[k]
+			changes = append(changes, kadm.AlterConfig{Op: op, Name: k, Value: &v})
+		}
+		res, err := n.Admin(t).AlterBrokerConfigs(t.Context(), changes, n.ID)
+		if err != nil || res[0].Err != nil {
+			t.Fatalf("%v: %+v, %v", keys, res, err)
+		}
+	}
+	becomes := func(open bool) {
+		t.Helper()
+		testnode.Until(t, testnode.Patience, "the listener opens or closes", func() error {
+			c, err := net.Dial("tcp", extra)
+			if err == nil {
+				c.Close()
+			}
+			if (err == nil) != open {
+				return fmt.Errorf("open is to be %t, and %v", open, err)
+			}
+			return nil
+		})
+	}
+	becomes(false)
+	alter(kadm.SetConfig, "listener.security.protocol.map", "listeners")
+	becomes(true)
+	cl, err := kgo.NewClient(kgo.SeedBrokers(extra))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	if _, err := kmsg.NewPtrApiVersionsRequest().RequestWith(t.Context(), cl); err != nil {
+		t.Fatal(err)
+	}
+	n.Restart(t)
+	becomes(true)
+	alter(kadm.DeleteConfig, "listeners")
+	becomes(false)
+	n.Restart(t)
+	becomes(false)
 }
