@@ -37,6 +37,7 @@ type Registry interface {
 // Groups is the whole coordinator of groups.
 type Groups interface {
 	Members
+	Consumers
 	Offsets
 	Registry
 	// Partition is the partition of __consumer_offsets that a group belongs to.

@@ -78,6 +78,7 @@ func (n *Node) BrokerTable() *Table {
 		})
 	}
 	handlers = append(handlers, n.groups()...)
+	handlers = append(handlers, n.consumers()...)
 	handlers = append(handlers, &Forward{API: kmsg.DescribeQuorum, Controller: n.Controller})
 	return n.table(versions, append(handlers, n.administration(n.Controller)...))
 }

@@ -16,9 +16,6 @@ import (
 //	v5   leader epochs; v7 require_stable (KIP-447)
 //	v8   several groups
 //	v9   member of KIP-848; v10 topics by id
-//
-// Not implemented: the member id and epoch of v9 are not compared, since consumer
-// groups of KIP-848 are not served yet.
 type OffsetFetch struct {
 	Images Images
 	Groups Offsets

@@ -4,13 +4,16 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"weir/internal/api"
 	"weir/internal/batch"
+	"weir/internal/config"
 	"weir/internal/coordinator"
 	"weir/internal/group"
 	"weir/internal/group/classic"
+	"weir/internal/group/consumer"
 	"weir/internal/image"
 	"weir/internal/loggers"
 	"weir/internal/metrics"
@@ -32,6 +35,7 @@ func (b *Broker) openGroups() error {
 			MinSession: ms(int64(s.Int("group.min.session.timeout.ms"))), MaxSession: ms(int64(s.Int("group.max.session.timeout.ms"))),
 			Retention:  time.Duration(s.Int("offsets.retention.minutes")) * time.Minute,
 			CheckEvery: ms(s.Long("offsets.retention.check.interval.ms")), MaxMetadata: int(s.Int("offset.metadata.max.bytes")),
+			Consumer: consumerConfig(s), Settings: b.consumerSettings,
 		},
 		Partitions: s.Int("offsets.topic.num.partitions"), Timeout: ms(int64(s.Int("offsets.commit.timeout.ms"))),
 		LoadBuffer: int(s.Int("offsets.load.buffer.size")), Compression: codec,
@@ -39,6 +43,25 @@ func (b *Broker) openGroups() error {
 		Buffers: b.buffers, Clock: b.clock, Rand: rng.System(), Logger: b.log(loggers.Coordinator),
 	})
 	return nil
+}
+
+// consumerConfig is what consumer groups of KIP-848 depend on.
+func consumerConfig(s *config.Static) consumer.Config {
+	policy := strings.ToLower(s.String("group.consumer.migration.policy"))
+	return consumer.Config{
+		MaxSize: int(s.Int("group.consumer.max.size")), ClassicMaxSize: int(s.Int("group.max.size")),
+		Assignors: s.List("group.consumer.assignors"), RegexRefresh: ms(int64(s.Int("group.consumer.regex.refresh.interval.ms"))),
+		Upgrade: policy == "bidirectional" || policy == "upgrade", Downgrade: policy == "bidirectional" || policy == "downgrade",
+	}
+}
+
+// consumerSettings are those of one consumer group: its own, or else the broker's.
+func (b *Broker) consumerSettings(img *image.Image, group string) consumer.Settings {
+	eff, own := b.eff(), img.Configs(image.ResourceGroup, group)
+	return consumer.Settings{
+		Session: eff.GroupMs("consumer.session.timeout.ms", own), Heartbeat: eff.GroupMs("consumer.heartbeat.interval.ms", own),
+		AssignmentInterval: eff.GroupMs("consumer.assignment.interval.ms", own),
+	}
 }
 
 // offsetsCodec reads offsets.topic.compression.codec, which names a codec by its number.
@@ -73,6 +96,8 @@ func (b *Broker) groupMetrics(r *metrics.Registry) {
 			Partitions: s.Partitions - s.Loading, Loading: s.Loading, Offsets: s.Offsets,
 			Empty: s.States[classic.Empty], PreparingRebalance: s.States[classic.PreparingRebalance],
 			CompletingRebalance: s.States[classic.CompletingRebalance], Stable: s.States[classic.Stable],
+			ConsumerEmpty: s.Consumers[consumer.Empty], ConsumerAssigning: s.Consumers[consumer.Assigning],
+			ConsumerReconciling: s.Consumers[consumer.Reconciling], ConsumerStable: s.Consumers[consumer.StableGroup], Bumps: s.Bumps,
 			Commits: s.Commits, Expirations: s.Expirations, Deletions: s.Deletions, Rebalances: s.Rebalances,
 		}
 		for _, w := range s.Waiting {

@@ -52,6 +52,11 @@ leader.replication.throttled.rate follower.replication.throttled.rate replicatio
 replica.selector.class replica.fetch.backoff.ms replica.socket.timeout.ms num.replica.fetchers
 unstable.feature.versions.enable
 group.initial.rebalance.delay.ms group.max.size group.min.session.timeout.ms group.max.session.timeout.ms
+group.coordinator.rebalance.protocols group.consumer.max.size group.consumer.assignors group.consumer.migration.policy
+group.consumer.session.timeout.ms group.consumer.min.session.timeout.ms group.consumer.max.session.timeout.ms
+group.consumer.heartbeat.interval.ms group.consumer.min.heartbeat.interval.ms group.consumer.max.heartbeat.interval.ms
+group.consumer.assignment.interval.ms group.consumer.min.assignment.interval.ms group.consumer.max.assignment.interval.ms
+group.consumer.regex.refresh.interval.ms
 offsets.retention.minutes offsets.retention.check.interval.ms offset.metadata.max.bytes offsets.commit.timeout.ms
 offsets.load.buffer.size offsets.topic.compression.codec offsets.topic.num.partitions
 offsets.topic.replication.factor transaction.state.log.replication.factor share.coordinator.state.topic.replication.factor offsets.topic.segment.bytes

@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/group"
 	"weir/internal/group/classic"
+	"weir/internal/group/consumer"
 	"weir/internal/image"
 )
 
@@ -80,9 +81,15 @@ func (g *Groups) Fetch(ctx context.Context, q *kmsg.OffsetFetchRequestGroup, sta
 		if err != nil {
 			return kmsg.OffsetFetchResponseGroup{}, kindOf(err)
 		}
+		if err := s.MayFetch(q); err != nil {
+			return kmsg.OffsetFetchResponseGroup{}, err
+		}
 		return s.Fetch(q, false), nil
 	}
 	return inLoop(ctx, g, id, func(m *member, v groupView, to func(kmsg.OffsetFetchResponseGroup, error)) (groupResult, error) {
+		if err := v.State.MayFetch(q); err != nil {
+			return groupResult{}, err
+		}
 		r := v.State.Fetch(q, true)
 		return groupResult{Done: g.await(m, v, func(err error) { to(r, err) })}, nil
 	})
@@ -93,7 +100,9 @@ func read[T any](ctx context.Context, g *Groups, id int32, f func(c *group.Core,
 	return inLoop(ctx, g, id, func(m *member, v groupView, to func(T, error)) (groupResult, error) {
 		s, err := g.rt.Committed(id)
 		if err == nil {
-			to(f(m.core, group.Step{Now: v.Now, State: s}), nil)
+			at := g.step(v)
+			at.State = s
+			to(f(m.core, at), nil)
 		}
 		return groupResult{}, err
 	})
@@ -190,16 +199,18 @@ func (g *Groups) Delete(ctx context.Context, id string) *kerr.Error {
 	return err
 }
 
-// Apply is quorum.Subscriber's: offsets of deleted topics are forgotten.
-func (g *Groups) Apply(_ *image.Image, d *image.Delta) {
+// Apply is quorum.Subscriber's: offsets of deleted topics are forgotten, and consumer
+// groups look at the topics that have changed.
+func (g *Groups) Apply(img *image.Image, d *image.Delta) {
 	var gone []group.DeletedTopic
 	for _, t := range d.DeletedTopics() {
 		gone = append(gone, group.DeletedTopic{Name: t.Name, ID: t.ID})
 	}
+	ids, _ := g.rt.Active()
+	g.topicsChanged(img, d, ids)
 	if len(gone) == 0 {
 		return
 	}
-	ids, _ := g.rt.Active()
 	for _, id := range ids {
 		g.rt.Submit(id, "topics deleted", func(m *member, v groupView) (groupResult, error) {
 			return g.decide(m, v, func(s group.Step) group.Result { return m.core.TopicsDeleted(s, gone) })
@@ -217,19 +228,22 @@ type Summary struct {
 	// that are still being loaded.
 	Partitions, Loading int
 	Offsets             int
-	States              map[classic.State]int // groups in each state
-	Waiting             []*classic.Missing    // rebalances that wait for somebody, the oldest first
+	States              map[classic.State]int  // classic groups in each state
+	Consumers           map[consumer.State]int // consumer groups in each state
+	Waiting             []*classic.Missing     // rebalances that wait for somebody, the oldest first
 	group.Stats
 }
 
 // Summary asks every partition; it waits for no commit.
 func (g *Groups) Summary(ctx context.Context) Summary {
-	out := Summary{States: map[classic.State]int{}}
+	out := Summary{States: map[classic.State]int{}, Consumers: map[consumer.State]int{}}
 	ids, loading := g.rt.Active()
 	out.Partitions, out.Loading = len(ids)+loading, loading
 	for _, id := range ids {
 		one, err := read(ctx, g, id, func(c *group.Core, s group.Step) Summary {
-			return Summary{Offsets: s.State.NumOffsets(), States: c.States(s), Waiting: c.Missing(s.Now), Stats: c.Stats()}
+			return Summary{
+				Offsets: s.State.NumOffsets(), States: c.States(s), Consumers: c.ConsumerStates(s), Waiting: c.Missing(s.Now), Stats: c.Stats(),
+			}
 		})
 		if err != nil {
 			continue // not ours any more
@@ -238,9 +252,13 @@ func (g *Groups) Summary(ctx context.Context) Summary {
 		for state, n := range one.States {
 			out.States[state] += n
 		}
+		for state, n := range one.Consumers {
+			out.Consumers[state] += n
+		}
 		out.Waiting = append(out.Waiting, one.Waiting...)
 		out.Commits, out.Deletions = out.Commits+one.Commits, out.Deletions+one.Deletions
 		out.Expirations, out.Rebalances = out.Expirations+one.Expirations, out.Rebalances+one.Rebalances
+		out.Bumps += one.Bumps
 	}
 	slices.SortFunc(out.Waiting, func(a, b *classic.Missing) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Group, b.Group))

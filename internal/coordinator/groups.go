@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 	"unicode/utf16"
 
@@ -45,6 +46,8 @@ type GroupsOptions struct {
 type Groups struct {
 	o  GroupsOptions
 	rt *Runtime[*member, *group.State, group.Record]
+	// newTopics is the offset of the newest image in which a topic was created.
+	newTopics atomic.Int64
 }
 
 // NewGroups makes a coordinator that leads nothing yet.
@@ -148,7 +151,10 @@ func (g *Groups) program(m *member) Program[*member, *group.State, group.Record]
 // decide takes one step of a core. When its records are committed, or are not in
 // time, the answers are given and the step that follows is taken.
 func (g *Groups) decide(m *member, v groupView, step func(group.Step) group.Result) (groupResult, error) {
-	r := step(group.Step{Now: v.Now, State: v.State})
+	r := step(g.step(v))
+	if r.Resolve != nil {
+		g.resolve(r.Resolve)
+	}
 	for _, line := range r.Notes {
 		g.o.Logger.Info("group coordinator: " + line)
 	}
@@ -181,6 +187,11 @@ func (g *Groups) decide(m *member, v groupView, step func(group.Step) group.Resu
 			})
 		})
 	})}, nil
+}
+
+// step is the moment of a view.
+func (g *Groups) step(v groupView) group.Step {
+	return group.Step{Now: v.Now, State: v.State, Image: g.o.Image(), NewTopicsAt: g.newTopics.Load()}
 }
 
 // logWaiting says whom a rebalance waits for, since when and until when.

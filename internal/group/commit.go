@@ -8,13 +8,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/group/classic"
+	"weir/internal/group/consumer"
 )
 
 // Commit answers OffsetCommit. Topics that do not exist were taken out before;
 // topic ids and names are both filled in. The answer has the rows of q.
 func (c *Core) Commit(s Step, q *kmsg.OffsetCommitRequest, to classic.Waiter) Result {
 	var r Result
-	if err := c.mayCommit(s, q); err != nil {
+	check, err := c.mayCommit(s, q)
+	if err != nil {
 		r.Answers = []classic.Answer{{To: to, Response: CommitRefused(q, err)}}
 		return r
 	}
@@ -29,6 +31,8 @@ func (c *Core) Commit(s Step, q *kmsg.OffsetCommitRequest, to classic.Waiter) Re
 			e.Partition = p.Partition
 			if p.Metadata != nil && longer(*p.Metadata, c.config.MaxMetadata) {
 				e.ErrorCode = kerr.OffsetMetadataTooLarge.Code
+			} else if err := check(t.TopicID, p.Partition); err != nil {
+				return Result{Answers: []classic.Answer{{To: to, Response: CommitRefused(q, err)}}}
 			} else {
 				r.Records = append(r.Records, Record{
 					Producer: noProducer, Delta: int32(len(r.Records)),
@@ -47,22 +51,25 @@ func (c *Core) Commit(s Step, q *kmsg.OffsetCommitRequest, to classic.Waiter) Re
 	return r
 }
 
-func (c *Core) mayCommit(s Step, q *kmsg.OffsetCommitRequest) *kerr.Error {
+// mayCommit is whether a commit may be stored; check is then asked for each partition.
+func (c *Core) mayCommit(s Step, q *kmsg.OffsetCommitRequest) (check consumer.PartitionCheck, err *kerr.Error) {
+	if g := s.State.Consumer(q.Group); g != nil {
+		return g.CheckCommit(q.MemberID, q.InstanceID, q.Generation, false, q.Version)
+	}
 	g := c.find(s, q.Group)
-	if g == nil {
-		switch {
-		case q.Generation < 0:
-			return nil // the commit itself makes the group
-		case q.Version >= 9:
-			return kerr.GroupIDNotFound
+	switch {
+	case g != nil:
+		if err := g.CheckCommit(q.MemberID, q.InstanceID, q.Generation, false); err != nil {
+			return nil, err
 		}
-		return kerr.IllegalGeneration
+		g.Committed(c.step(s), q.MemberID)
+	case q.Generation < 0: // the commit itself makes the group
+	case q.Version >= 9:
+		return nil, kerr.GroupIDNotFound
+	default:
+		return nil, kerr.IllegalGeneration
 	}
-	if err := g.CheckCommit(q.MemberID, q.InstanceID, q.Generation, false); err != nil {
-		return err
-	}
-	g.Committed(c.step(s), q.MemberID)
-	return nil
+	return consumer.Any, nil
 }
 
 func commitOf(now time.Time, q *kmsg.OffsetCommitRequest, t *kmsg.OffsetCommitRequestTopic, p *kmsg.OffsetCommitRequestTopicPartition) *Offset {
@@ -111,17 +118,21 @@ func longer(s string, limit int) bool {
 func (c *Core) DeleteOffsets(s Step, q *kmsg.OffsetDeleteRequest, to classic.Waiter) Result {
 	m := q.ResponseKind().(*kmsg.OffsetDeleteResponse)
 	var r Result
-	g := c.peek(s, q.Group)
+	g, consumers := c.peek(s, q.Group), s.State.Consumer(q.Group)
 	switch {
 	case q.Group == "":
 		m.ErrorCode = kerr.InvalidGroupID.Code
+	case consumers != nil:
+		for _, t := range q.Topics {
+			m.Topics = append(m.Topics, c.deleteOffsets(s, q.Group, consumers, t, &r))
+		}
 	case g == nil:
 		m.ErrorCode = kerr.GroupIDNotFound.Code
 	case g.State() != classic.Empty && g.ProtocolType() != classic.Consumer:
 		m.ErrorCode = kerr.NonEmptyGroup.Code
 	default:
 		for _, t := range q.Topics {
-			m.Topics = append(m.Topics, c.deleteOffsets(s, g, t, &r))
+			m.Topics = append(m.Topics, c.deleteOffsets(s, q.Group, g, t, &r))
 		}
 	}
 	c.stats.Deletions += int64(len(r.Records))
@@ -129,7 +140,10 @@ func (c *Core) DeleteOffsets(s Step, q *kmsg.OffsetDeleteRequest, to classic.Wai
 	return r
 }
 
-func (c *Core) deleteOffsets(s Step, g *classic.Group, t kmsg.OffsetDeleteRequestTopic, r *Result) kmsg.OffsetDeleteResponseTopic {
+// reader is a group of either kind.
+type reader interface{ Subscribed(topic string) bool }
+
+func (c *Core) deleteOffsets(s Step, id string, g reader, t kmsg.OffsetDeleteRequestTopic, r *Result) kmsg.OffsetDeleteResponseTopic {
 	row := kmsg.NewOffsetDeleteResponseTopic()
 	row.Topic = t.Topic
 	for _, p := range t.Partitions {
@@ -139,8 +153,8 @@ func (c *Core) deleteOffsets(s Step, g *classic.Group, t kmsg.OffsetDeleteReques
 		switch {
 		case g.Subscribed(t.Topic):
 			e.ErrorCode = kerr.GroupSubscribedToTopic.Code
-		case s.State.Offset(g.ID, tp) != nil, s.State.Unstable(g.ID, tp):
-			r.tombstone(g.ID, tp)
+		case s.State.Offset(id, tp) != nil, s.State.Unstable(id, tp):
+			r.tombstone(id, tp)
 		}
 		row.Partitions = append(row.Partitions, e)
 	}
@@ -159,6 +173,9 @@ func (r *Result) tombstoneGroup(id string) {
 
 // DeleteGroup deletes one group with its offsets, or says why it must not be.
 func (c *Core) DeleteGroup(s Step, id string) (Result, *kerr.Error) {
+	if g := s.State.Consumer(id); g != nil {
+		return c.deleteConsumer(s, g)
+	}
 	g := c.peek(s, id)
 	switch {
 	case g == nil:
@@ -167,7 +184,8 @@ func (c *Core) DeleteGroup(s Step, id string) (Result, *kerr.Error) {
 		return Result{}, kerr.NonEmptyGroup
 	}
 	var r Result
-	r.deleteAll(s, id)
+	r.deleteOffsets(s, id)
+	r.tombstoneGroup(id)
 	soft := c.soft.groups[id]
 	r.Then = func(s Step, failed *kerr.Error) Result {
 		if failed == nil && soft != nil && c.soft.groups[id] == soft {
@@ -178,7 +196,7 @@ func (c *Core) DeleteGroup(s Step, id string) (Result, *kerr.Error) {
 	return r, nil
 }
 
-func (r *Result) deleteAll(s Step, id string) {
+func (r *Result) deleteOffsets(s Step, id string) {
 	for tp := range s.State.Offsets(id) {
 		r.tombstone(id, tp)
 	}
@@ -187,7 +205,6 @@ func (r *Result) deleteAll(s Step, id string) {
 			r.tombstone(id, tp)
 		}
 	}
-	r.tombstoneGroup(id)
 }
 
 // expire forgets offsets that are too old, and groups without members whose
@@ -195,6 +212,7 @@ func (r *Result) deleteAll(s Step, id string) {
 func (c *Core) expire(s Step) Result {
 	var r Result
 	var gone []string
+	c.expireConsumers(s, &r)
 	for id, v := range s.State.Groups() {
 		g := c.soft.groups[id]
 		if g == nil {
@@ -271,7 +289,7 @@ type DeletedTopic struct {
 // TopicsDeleted forgets the offsets of topics that were deleted.
 func (c *Core) TopicsDeleted(s Step, topics []DeletedTopic) Result {
 	var r Result
-	for id := range s.State.Groups() {
+	for id := range all(s.State.offsets) {
 		for tp, o := range s.State.Offsets(id) {
 			for _, t := range topics {
 				if tp.Topic == t.Name && (o.TopicID == [16]byte{} || o.TopicID == t.ID) {

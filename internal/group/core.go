@@ -9,7 +9,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/group/classic"
+	"weir/internal/group/consumer"
 	"weir/internal/group/deadline"
+	"weir/internal/image"
 	"weir/internal/records"
 )
 
@@ -23,6 +25,9 @@ type Config struct {
 	Retention, CheckEvery time.Duration
 	// MaxMetadata is offset.metadata.max.bytes: characters of a commit's metadata.
 	MaxMetadata int
+	Consumer    consumer.Config
+	// Settings are those of a consumer group, by an image of the cluster.
+	Settings func(img *image.Image, group string) consumer.Settings
 }
 
 // Core is the requests of one partition, with its soft state. One goroutine uses it.
@@ -39,24 +44,34 @@ type soft struct {
 	// groups are those that differ from what is stored, or did: they have members
 	// with sessions, or somebody is about to join.
 	groups map[string]*classic.Group
+	// consumers has what is not stored of consumer groups that have been used.
+	consumers map[string]*consumer.Soft
 	timers deadline.Queue[classic.Timer]
 }
 
 // Stats counts what the core did since it was made.
 type Stats struct {
-	Commits, Deletions, Expirations, Rebalances int64 // offsets committed, deleted, expired; rebalances completed
+	Commits, Deletions, Expirations, Rebalances int64 // offsets committed, deleted, expired; rebalances of classic groups completed
+	Bumps                                       int64 // rebalances of consumer groups begun
 }
 
 // New makes a core without any group. The configuration is shared and not
 // changed; the dice, for member ids, are its own.
 func New(c *Config, rand io.Reader) *Core {
-	return &Core{config: c, rand: rand, soft: soft{groups: map[string]*classic.Group{}}}
+	return &Core{config: c, rand: rand, soft: noSoft()}
+}
+
+func noSoft() soft {
+	return soft{groups: map[string]*classic.Group{}, consumers: map[string]*consumer.Soft{}}
 }
 
 // Step is the moment at which a method is called.
 type Step struct {
 	Now   time.Time
 	State *State // all that has been appended, committed or not
+	Image *image.Image
+	// NewTopicsAt is the offset of the newest image in which a topic was created.
+	NewTopicsAt int64
 }
 
 // Result is what a method decided.
@@ -71,6 +86,8 @@ type Result struct {
 	// Notes are lines for the log, and so are Waits: rebalances that wait for somebody.
 	Notes []string
 	Waits []*classic.Missing
+	// Resolve, when set, are regular expressions to look up; see Core.RegexResolved.
+	Resolve *consumer.Resolve
 }
 
 // Stats is what the core did so far.
@@ -87,6 +104,7 @@ func (c *Core) Activate(s Step) Result {
 		c.soft.groups[id] = classic.Load(st, id, v)
 		r.take(c, id, st)
 	}
+	c.activateConsumers(s, &r)
 	if s.State.NumGroups() > 0 {
 		c.scheduleExpiry(s.Now)
 	}
@@ -99,7 +117,7 @@ func (c *Core) Lost() []classic.Answer {
 	for _, g := range c.soft.groups {
 		out = append(out, g.Waiters(kerr.NotCoordinator)...)
 	}
-	c.soft = soft{groups: map[string]*classic.Group{}}
+	c.soft = noSoft()
 	return out
 }
 
@@ -118,6 +136,9 @@ func (c *Core) Due(s Step) Result {
 		}
 		c.scheduleExpiry(s.Now)
 		return c.expire(s)
+	}
+	if t.Kind >= classic.MemberSession {
+		return c.memberDue(s, t)
 	}
 	g := c.soft.groups[t.Group]
 	if g == nil || s.State.Group(t.Group) == nil {
@@ -216,6 +237,10 @@ func (c *Core) Join(s Step, q *kmsg.JoinGroupRequest, from classic.Client, to cl
 	if d := time.Duration(q.SessionTimeoutMillis) * time.Millisecond; d < c.config.MinSession || d > c.config.MaxSession {
 		return refuse(q.MemberID, kerr.InvalidSessionTimeout)
 	}
+	old := s.State.Consumer(q.Group)
+	if old != nil && old.Size() > 0 {
+		return c.joinConsumer(s, old, q, from, to)
+	}
 	g := c.find(s, q.Group)
 	created := g == nil
 	if created {
@@ -232,6 +257,9 @@ func (c *Core) Join(s Step, q *kmsg.JoinGroupRequest, from classic.Client, to cl
 	r.take(c, q.Group, st)
 	if created {
 		c.create(s, g, &r)
+	}
+	if old != nil { // without members: it makes room
+		c.bury(s, old, &r)
 	}
 	return r
 }
@@ -259,6 +287,9 @@ func (c *Core) create(s Step, g *classic.Group, r *Result) {
 func (c *Core) Sync(s Step, q *kmsg.SyncGroupRequest, to classic.Waiter) Result {
 	w := &classic.Waiting{To: to, Version: q.Version}
 	var r Result
+	if g := s.State.Consumer(q.Group); g != nil {
+		return c.syncConsumer(s, g, q, to)
+	}
 	g := c.find(s, q.Group)
 	if q.Group == "" || g == nil {
 		err := kerr.UnknownMemberID
@@ -280,6 +311,9 @@ func (c *Core) Sync(s Step, q *kmsg.SyncGroupRequest, to classic.Waiter) Result 
 func (c *Core) Heartbeat(s Step, q *kmsg.HeartbeatRequest, to classic.Waiter) Result {
 	m := q.ResponseKind().(*kmsg.HeartbeatResponse)
 	var r Result
+	if g := s.State.Consumer(q.Group); g != nil {
+		return c.heartbeatConsumer(s, g, q, to)
+	}
 	switch g := c.find(s, q.Group); {
 	case q.Group == "":
 		m.ErrorCode = kerr.InvalidGroupID.Code
@@ -306,9 +340,12 @@ func (c *Core) Leave(s Step, q *kmsg.LeaveGroupRequest, to classic.Waiter) Resul
 		one.MemberID = q.MemberID
 		members = []kmsg.LeaveGroupRequestMember{one}
 	}
+	consumers := s.State.Consumer(q.Group)
 	switch g := c.find(s, q.Group); {
 	case q.Group == "":
 		m.ErrorCode = kerr.InvalidGroupID.Code
+	case consumers != nil:
+		m.Members = c.leaveConsumer(s, consumers, members, &r)
 	case g == nil:
 		for _, one := range members {
 			e := kmsg.NewLeaveGroupResponseMember()
@@ -337,6 +374,9 @@ func (c *Core) Describe(s Step, id string, version int16) (kmsg.DescribeGroupsRe
 		d.State = "Dead"
 		if version >= 6 {
 			text := "Group " + id + " not found."
+			if s.State.Consumer(id) != nil {
+				text = "Group " + id + " is not a classic group."
+			}
 			d.ErrorCode, d.ErrorMessage = kerr.GroupIDNotFound.Code, &text
 		}
 		return d, nil
@@ -380,7 +420,7 @@ func (c *Core) stateOf(id string, v *records.GroupMetadataValue) classic.State {
 // types; an empty filter takes all. Filters are compared without regard to case.
 func (c *Core) List(s Step, states, types []string) []kmsg.ListGroupsResponseGroup {
 	const kind = "classic"
-	out := []kmsg.ListGroupsResponseGroup{}
+	out := c.listConsumers(s, states, types)
 	if !matches(types, kind) {
 		return out
 	}

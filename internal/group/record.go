@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"weir/internal/group/consumer"
 	"weir/internal/records"
 	"weir/internal/uuid"
 )
@@ -26,7 +27,7 @@ const (
 const noProducer int64 = -1
 
 // Record is one record of the partition, or the marker that ends a transaction.
-// Exactly one of Group, Offset, Foreign and Marker says which.
+// Exactly one of Group, Consumer, Offset, Foreign and Marker says which.
 type Record struct {
 	// Producer is the producer id of the batch: an offset then belongs to its
 	// open transaction. -1 for none.
@@ -38,13 +39,14 @@ type Record struct {
 	// Delta is the record's place in its batch: compaction leaves holes.
 	Delta int32
 
-	Group   *GroupRecord
-	Offset  *OffsetRecord
-	Marker  *Marker
-	Foreign *Foreign
+	Group    *GroupRecord
+	Consumer *consumer.Record
+	Offset   *OffsetRecord
+	Marker   *Marker
+	Foreign  *Foreign
 }
 
-// GroupRecord is a group's stored state.
+// GroupRecord is a classic group's stored state.
 type GroupRecord struct {
 	ID    string
 	Value *records.GroupMetadataValue // nil: the group is gone
@@ -93,6 +95,9 @@ type Offset struct {
 // Append adds the record's key and value to two buffers; value is nil for a
 // tombstone. Only groups and offsets are ever written.
 func (r *Record) Append(k []byte) (key, value []byte) {
+	if r.Consumer != nil {
+		return r.Consumer.Append(k)
+	}
 	if g := r.Group; g != nil {
 		m := records.NewGroupMetadataKey()
 		m.Group = g.ID
@@ -142,7 +147,15 @@ func ParseRecord(producer int64, key, value []byte) (Record, error) {
 	case typeGroup:
 		r.Group, err = parseGroup(key[2:], value)
 	default:
-		r.Foreign = &Foreign{Type: kind}
+		if !consumer.IsKind(kind) {
+			r.Foreign = &Foreign{Type: kind}
+			break
+		}
+		var body []byte
+		var version int16
+		if body, version, err = split(value); err == nil {
+			r.Consumer, err = consumer.Parse(consumer.Kind(kind), key[2:], body, version)
+		}
 	}
 	if err != nil {
 		return Record{}, fmt.Errorf("record of type %d: %w", kind, err)

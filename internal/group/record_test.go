@@ -41,8 +41,8 @@ func TestRecordBytes(t *testing.T) {
 }
 
 func TestForeignRecords(t *testing.T) {
-	r, err := ParseRecord(noProducer, []byte{0, 3, 0, 1, 'g'}, nil)
-	if err != nil || r.Foreign == nil || r.Foreign.Type != 3 {
+	r, err := ParseRecord(noProducer, []byte{0, 11, 0, 1, 'g'}, nil)
+	if err != nil || r.Foreign == nil || r.Foreign.Type != 11 {
 		t.Fatalf("%+v %v", r, err)
 	}
 	if s := NewState().Apply(0, []Record{r}); s.NumGroups() != 0 || s.Foreign() != 1 {

@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/group/classic"
+	"weir/internal/group/consumer"
 )
 
 // Refuse turns an answer into one that says that the request failed.
@@ -18,6 +19,8 @@ func Refuse(a classic.Answer, err *kerr.Error) classic.Answer {
 		a.Response = &kmsg.SyncGroupResponse{Version: m.Version, ErrorCode: err.Code, MemberAssignment: []byte{}}
 	case *kmsg.HeartbeatResponse:
 		a.Response = &kmsg.HeartbeatResponse{Version: m.Version, ErrorCode: err.Code}
+	case *kmsg.ConsumerGroupHeartbeatResponse:
+		a.Response = consumer.Refused(m.Version, &consumer.Error{Kind: err})
 	case *kmsg.LeaveGroupResponse:
 		a.Response = &kmsg.LeaveGroupResponse{Version: m.Version, ErrorCode: err.Code}
 	case *kmsg.OffsetDeleteResponse:

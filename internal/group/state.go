@@ -7,13 +7,16 @@ import (
 
 	"github.com/benbjohnson/immutable"
 
+	"weir/internal/group/consumer"
 	"weir/internal/records"
 )
 
 // State is the replicated groups and offsets of one partition. It never changes.
 type State struct {
-	groups  *immutable.SortedMap[string, *records.GroupMetadataValue]
-	offsets *immutable.SortedMap[string, *offsets]
+	// groups are the classic groups, consumers those of KIP-848; no id is in both.
+	groups    *immutable.SortedMap[string, *records.GroupMetadataValue]
+	consumers *immutable.SortedMap[string, *consumer.Group]
+	offsets   *immutable.SortedMap[string, *offsets]
 	// open are the offsets of transactions that have not ended, by producer id.
 	open    *immutable.SortedMap[int64, *pending]
 	foreign int64
@@ -28,24 +31,34 @@ type pending = immutable.SortedMap[OffsetKey, *Offset]
 // NewState is the state before the first record.
 func NewState() *State {
 	return &State{
-		groups:  immutable.NewSortedMap[string, *records.GroupMetadataValue](stringOrder{}),
-		offsets: immutable.NewSortedMap[string, *offsets](stringOrder{}),
-		open:    immutable.NewSortedMap[int64, *pending](int64Order{}),
+		groups:    immutable.NewSortedMap[string, *records.GroupMetadataValue](stringOrder{}),
+		consumers: immutable.NewSortedMap[string, *consumer.Group](stringOrder{}),
+		offsets:   immutable.NewSortedMap[string, *offsets](stringOrder{}),
+		open:      immutable.NewSortedMap[int64, *pending](int64Order{}),
 	}
 }
 
-// Group returns the stored state of a group, nil when there is no such group. A
-// group that only stores offsets has an empty one.
+// Group returns the stored state of a classic group, nil when there is no such
+// group. A group that only stores offsets has an empty one.
 func (s *State) Group(id string) *records.GroupMetadataValue {
 	v, _ := s.groups.Get(id)
 	return v
 }
 
-// Groups yields all groups by id.
+// Consumer returns a consumer group, nil when there is no such group.
+func (s *State) Consumer(id string) *consumer.Group {
+	g, _ := s.consumers.Get(id)
+	return g
+}
+
+// Consumers yields all consumer groups by id.
+func (s *State) Consumers() iter.Seq2[string, *consumer.Group] { return all(s.consumers) }
+
+// Groups yields all classic groups by id.
 func (s *State) Groups() iter.Seq2[string, *records.GroupMetadataValue] { return all(s.groups) }
 
-// NumGroups counts the groups.
-func (s *State) NumGroups() int { return s.groups.Len() }
+// NumGroups counts the groups of either kind.
+func (s *State) NumGroups() int { return s.groups.Len() + s.consumers.Len() }
 
 // NumOffsets counts the committed offsets.
 func (s *State) NumOffsets() int {
@@ -113,14 +126,16 @@ func (s *State) Apply(base int64, recs []Record) *State {
 func (s *State) apply(r *Record, at int64) {
 	switch {
 	case r.Group != nil && r.Group.Value != nil:
-		s.groups = s.groups.Set(r.Group.ID, r.Group.Value)
+		s.groups, s.consumers = s.groups.Set(r.Group.ID, r.Group.Value), s.consumers.Delete(r.Group.ID)
 	case r.Group != nil:
-		s.groups = s.groups.Delete(r.Group.ID)
+		s.groups, s.consumers = s.groups.Delete(r.Group.ID), s.consumers.Delete(r.Group.ID)
+	case r.Consumer != nil:
+		s.applyConsumer(r.Consumer)
 	case r.Offset != nil && r.Offset.Value == nil:
 		s.forget(r.Offset.Key)
 	case r.Offset != nil:
 		r.Offset.Value.at = at
-		if s.Group(r.Offset.Key.Group) == nil {
+		if s.Group(r.Offset.Key.Group) == nil && s.Consumer(r.Offset.Key.Group) == nil {
 			v := records.NewGroupMetadataValue()
 			s.groups = s.groups.Set(r.Offset.Key.Group, &v)
 		}
@@ -137,6 +152,19 @@ func (s *State) apply(r *Record, at int64) {
 		s.end(r.Producer, r.Marker.Commit)
 	case r.Foreign != nil:
 		s.foreign++
+	}
+}
+
+// applyConsumer applies a record of a consumer group. The offsets of such a group may
+// stand before it in the log: then they have made a classic one, whose place it takes.
+func (s *State) applyConsumer(r *consumer.Record) {
+	old := s.Consumer(r.Group)
+	g := consumer.Apply(old, r)
+	switch {
+	case g != nil:
+		s.consumers, s.groups = s.consumers.Set(r.Group, g), s.groups.Delete(r.Group)
+	case old != nil:
+		s.consumers = s.consumers.Delete(r.Group)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/group/classic"
+	"weir/internal/group/consumer"
+	"weir/internal/image"
 )
 
 // TxnCommit answers TxnOffsetCommit: the offsets count once the transaction's
@@ -12,7 +14,8 @@ import (
 // what the verification of the transaction gave.
 func (c *Core) TxnCommit(s Step, q *kmsg.TxnOffsetCommitRequest, guard uint64, to classic.Waiter) Result {
 	var r Result
-	if err := c.mayTxnCommit(s, q); err != nil {
+	check, err := c.mayTxnCommit(s, q)
+	if err != nil {
 		r.Answers = []classic.Answer{{To: to, Response: TxnCommitRefused(q, err)}}
 		return r
 	}
@@ -27,6 +30,8 @@ func (c *Core) TxnCommit(s Step, q *kmsg.TxnOffsetCommitRequest, guard uint64, t
 			e.Partition = p.Partition
 			if p.Metadata != nil && longer(*p.Metadata, c.config.MaxMetadata) {
 				e.ErrorCode = kerr.OffsetMetadataTooLarge.Code
+			} else if check != nil && check(topicID(s.Image, t.Topic), p.Partition) != nil {
+				return Result{Answers: []classic.Answer{{To: to, Response: TxnCommitRefused(q, kerr.IllegalGeneration)}}}
 			} else {
 				o := &Offset{Offset: p.Offset, LeaderEpoch: p.LeaderEpoch, CommitMs: s.Now.UnixMilli(), ExpireMs: -1}
 				if p.Metadata != nil {
@@ -49,19 +54,36 @@ func (c *Core) TxnCommit(s Step, q *kmsg.TxnOffsetCommitRequest, guard uint64, t
 	return r
 }
 
-// mayTxnCommit: a transactional commit need not come from a member.
-func (c *Core) mayTxnCommit(s Step, q *kmsg.TxnOffsetCommitRequest) *kerr.Error {
+// mayTxnCommit: a transactional commit need not come from a member. check, when set,
+// is then asked for each partition.
+func (c *Core) mayTxnCommit(s Step, q *kmsg.TxnOffsetCommitRequest) (check consumer.PartitionCheck, err *kerr.Error) {
 	if q.Group == "" {
-		return kerr.InvalidGroupID
+		return nil, kerr.InvalidGroupID
+	}
+	if g := s.State.Consumer(q.Group); g != nil {
+		check, err := g.CheckCommit(q.MemberID, q.InstanceID, q.Generation, true, q.Version)
+		if err == kerr.StaleMemberEpoch {
+			err = kerr.IllegalGeneration // which TxnOffsetCommit knows
+		}
+		return check, err
 	}
 	g := c.find(s, q.Group)
-	if g == nil {
-		if q.Generation < 0 {
-			return nil // the commit itself makes the group
-		}
-		return kerr.IllegalGeneration
+	switch {
+	case g != nil:
+		return nil, g.CheckCommit(q.MemberID, q.InstanceID, q.Generation, true)
+	case q.Generation < 0:
+		return nil, nil // the commit itself makes the group
 	}
-	return g.CheckCommit(q.MemberID, q.InstanceID, q.Generation, true)
+	return nil, kerr.IllegalGeneration
+}
+
+// topicID is the id of a topic, zero when there is none of the name.
+func topicID(img *image.Image, name string) [16]byte {
+	t, ok := img.Topic(name)
+	if !ok {
+		return [16]byte{}
+	}
+	return t.ID
 }
 
 // TxnCommitRefused is the answer to a TxnOffsetCommit that failed as a whole.

@@ -13,7 +13,10 @@ type Groups struct {
 	Offsets             int
 	// Groups in each state of a classic group.
 	Empty, PreparingRebalance, CompletingRebalance, Stable int
-	Commits, Expirations, Deletions, Rebalances            int64 // counters: offsets committed, expired, deleted; rebalances completed
+	// Consumer groups (KIP-848) in each state.
+	ConsumerEmpty, ConsumerAssigning, ConsumerReconciling, ConsumerStable int
+	// Counters: offsets committed, expired, deleted; rebalances of classic groups completed, of consumer groups begun.
+	Commits, Expirations, Deletions, Rebalances, Bumps int64
 	// Waiting are the rebalances that wait for members, the oldest first.
 	Waiting []WaitingRebalance
 }
@@ -49,6 +52,8 @@ var groupTable = [...]desc{
 	{groupManager + "numgroupsdead", "Groups that are gone; always 0.", noLabels},
 	{groupServer + "num_partitions", "Partitions of __consumer_offsets that this broker leads.", []string{"state"}},
 	{groupServer + "group_count", "Groups by protocol.", []string{"protocol"}},
+	{groupServer + "consumer_group_count", "Consumer groups (KIP-848) by state.", []string{"state"}},
+	{groupServer + "consumer_group_rebalance_count", "Rebalances of consumer groups (KIP-848) begun.", noLabels},
 	{groupServer + "offset_commit_count", "Offsets committed.", noLabels},
 	{groupServer + "offset_expiration_count", "Offsets expired.", noLabels},
 	{groupServer + "offset_deletion_count", "Offsets deleted.", noLabels},
@@ -94,6 +99,12 @@ func (c groupCollector) Collect(ch chan<- prometheus.Metric) {
 	e.gauge(groupServer+"num_partitions", int64(g.Partitions), "active")
 	e.gauge(groupServer+"num_partitions", int64(g.Loading), "loading")
 	e.gauge(groupServer+"group_count", groups, "classic")
+	e.gauge(groupServer+"group_count", int64(g.ConsumerEmpty+g.ConsumerAssigning+g.ConsumerReconciling+g.ConsumerStable), "consumer")
+	e.gauge(groupServer+"consumer_group_count", int64(g.ConsumerEmpty), "empty")
+	e.gauge(groupServer+"consumer_group_count", int64(g.ConsumerAssigning), "assigning")
+	e.gauge(groupServer+"consumer_group_count", int64(g.ConsumerReconciling), "reconciling")
+	e.gauge(groupServer+"consumer_group_count", int64(g.ConsumerStable), "stable")
+	e.counter(groupServer+"consumer_group_rebalance_count", g.Bumps)
 	e.counter(groupServer+"offset_commit_count", g.Commits)
 	e.counter(groupServer+"offset_expiration_count", g.Expirations)
 	e.counter(groupServer+"offset_deletion_count", g.Deletions)

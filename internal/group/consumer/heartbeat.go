@@ -86,6 +86,16 @@ func (g *Group) Heartbeat(s *Step, soft *Soft, q *kmsg.ConsumerGroupHeartbeatReq
 	return r, nil
 }
 
+// Refused is the answer to a heartbeat that failed.
+func Refused(version int16, err *Error) *kmsg.ConsumerGroupHeartbeatResponse {
+	r := kmsg.NewPtrConsumerGroupHeartbeatResponse()
+	r.Version, r.ErrorCode = version, err.Kind.Code
+	if err.Text != "" {
+		r.ErrorMessage = &err.Text
+	}
+	return r
+}
+
 func (o Owned) answer() *kmsg.ConsumerGroupHeartbeatResponseAssignment {
 	a := kmsg.NewConsumerGroupHeartbeatResponseAssignment()
 	a.Topics = []kmsg.ConsumerGroupHeartbeatResponseAssignmentTopic{}

@@ -143,15 +143,21 @@ func (g *Group) CancelTimers(s *Step) {
 	}
 }
 
-// CheckCommit is whether a member may commit offsets. check, when set, is then to be
-// asked for each partition: the member's epoch is older than the group knows, and
-// only what it has had since is its own.
-func (g *Group) CheckCommit(id string, instance *string, epoch int32, transactional bool, version int16) (check func(topic [16]byte, p int32) *kerr.Error, err *kerr.Error) {
+// PartitionCheck is whether an offset of a partition may be committed.
+type PartitionCheck func(topic [16]byte, p int32) *kerr.Error
+
+// Any is a PartitionCheck that nothing fails.
+func Any([16]byte, int32) *kerr.Error { return nil }
+
+// CheckCommit is whether a member may commit offsets. check is then to be asked for
+// each partition: a member whose epoch is older than the group's may commit only for
+// what it has had since.
+func (g *Group) CheckCommit(id string, instance *string, epoch int32, transactional bool, version int16) (check PartitionCheck, err *kerr.Error) {
 	switch {
 	case epoch < 0 && g.Size() == 0:
-		return nil, nil // an administrator, or a consumer that uses no membership
+		return Any, nil // an administrator, or a consumer that uses no membership
 	case transactional && epoch == -1 && id == "" && instance == nil:
-		return nil, nil
+		return Any, nil
 	}
 	m := g.Member(id)
 	if m == nil {
@@ -163,7 +169,7 @@ func (g *Group) CheckCommit(id string, instance *string, epoch int32, transactio
 	stale := m.stale()
 	switch {
 	case epoch == m.Epoch:
-		return nil, nil
+		return Any, nil
 	case epoch > m.Epoch:
 		return nil, stale
 	}
