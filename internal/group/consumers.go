@@ -1,6 +1,8 @@
 package group
 
 import (
+	"time"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -81,7 +83,15 @@ func (c *Core) beat(s Step, st *consumer.Step, q *kmsg.ConsumerGroupHeartbeatReq
 	if err != nil {
 		return nil, err
 	}
-	c.drop(s, q.Group) // a classic group that it was
+	if c.soft.groups[q.Group] != nil { // a classic group that it was
+		c.drop(s, q.Group)
+		r.Then = func(s Step, failed *kerr.Error) Result {
+			if failed != nil {
+				c.find(s, q.Group) // and still is: its sessions begin anew
+			}
+			return Result{}
+		}
+	}
 	if _, ok := c.soft.timers.Get(classic.Timer{Kind: classic.Expiry}); !ok {
 		c.scheduleExpiry(s.Now)
 	}
@@ -139,10 +149,25 @@ func (c *Core) leaveByHeartbeat(s Step, st *consumer.Step, q *kmsg.ConsumerGroup
 	return m, err
 }
 
-// fence takes members out of a group, which may become a classic one by that.
+// fenceAgain is how long after a refused append a member is fenced again.
+const fenceAgain = 500 * time.Millisecond
+
+// fence takes members out of a group, which may become a classic one by that. Should
+// the append fail they are still there, and are taken out soon after.
 func (c *Core) fence(s Step, st *consumer.Step, g *consumer.Group, out []*consumer.Member, r *Result) {
 	if !g.Downgrades(st, out) {
 		g.Fence(st, out)
+		f := c.softOf(g.ID)
+		r.Then = func(s Step, failed *kerr.Error) Result {
+			for _, m := range out {
+				if failed == nil {
+					f.Forget(m.ID)
+				} else {
+					c.soft.timers.Set(classic.Timer{Kind: classic.MemberSession, Group: g.ID, Member: m.ID}, s.Now.Add(fenceAgain))
+				}
+			}
+			return Result{}
+		}
 		return
 	}
 	c.downgrade(s, st, g, out, &consumer.Downgrade{Why: "Downgrade group " + g.ID + " from consumer to classic for member leaving."}, r)

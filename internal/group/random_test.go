@@ -55,7 +55,9 @@ func (s *sim) random(t *testing.T, dice *rng.Source) string {
 	if static {
 		a.kv["instance"] = "i" + label
 	}
-	switch k := dice.IntN(20); {
+	switch k := dice.IntN(26); {
+	case k >= 20:
+		return s.randomConsumer(a, label, dice)
 	case k < 7:
 		a.kv["v"] = fmt.Sprint(dice.IntN(10))
 		if dice.IntN(4) == 0 {
@@ -128,7 +130,38 @@ func (s *sim) check() error {
 			return fmt.Errorf("group %s is %v and has no deadline at all", id, g.State())
 		}
 	}
-	return nil
+	return s.checkConsumers()
+}
+
+// randomConsumer does one thing with a consumer group.
+func (s *sim) randomConsumer(a args, label string, dice *rng.Source) string {
+	switch k := dice.IntN(20); {
+	case k == 0:
+		name, n := fmt.Sprintf("t%d", dice.IntN(4)), dice.IntN(7)
+		if t, ok := s.image.Topic(name); ok && n > 0 {
+			n = max(n, t.NumPartitions())
+		}
+		s.topic(name, n)
+		return fmt.Sprint("topic ", name, n)
+	case k == 1:
+		s.own.AssignmentInterval = time.Duration(dice.IntN(2)) * 3 * time.Second
+		return fmt.Sprint("interval ", s.own.AssignmentInterval)
+	case k < 9:
+		a.kv["topics"] = [...]string{"t0", "t0,t1", "t0,t1,t2", ""}[dice.IntN(4)]
+		if dice.IntN(3) == 0 {
+			a.kv["regex"] = [...]string{"t.*", "t[01]", ""}[dice.IntN(3)]
+		}
+		a.kv["epoch"], a.kv["rebalance"] = "0", fmt.Sprint(1000+dice.IntN(20000))
+		if dice.IntN(3) == 0 {
+			a.kv["assignor"] = [...]string{"range", "uniform"}[dice.IntN(2)]
+		}
+	case k < 11:
+		a.kv["epoch"] = fmt.Sprint(-1 - dice.IntN(2))
+	default:
+		a.kv["own"] = [...]string{"all", "all", "none"}[dice.IntN(3)]
+	}
+	s.beat(a, label)
+	return fmt.Sprint("beat ", a.kv, label)
 }
 
 // watched tells whether something will happen to a group without any request.

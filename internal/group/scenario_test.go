@@ -14,6 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/group/classic"
+	"weir/internal/group/consumer"
+	"weir/internal/image"
 	"weir/internal/rng"
 )
 
@@ -29,6 +31,12 @@ type sim struct {
 	out    strings.Builder
 	ids    map[string]string // label of a client → member id
 	gens   map[string]int32  // the generation it was told last
+
+	// Of consumer groups: the cluster, their settings, and what each client was assigned last.
+	image     *image.Image
+	newTopics int64
+	own       consumer.Settings
+	has       map[string][]kmsg.ConsumerGroupHeartbeatResponseAssignmentTopic
 }
 
 var simStart = time.UnixMilli(1_000_000_000_000)
@@ -39,15 +47,18 @@ func newSim() *sim {
 			Classic: classic.Config{MaxSize: 3, InitialDelay: 3 * time.Second}, MinSession: 6 * time.Second, MaxSession: 30 * time.Minute,
 			Retention: time.Hour, CheckEvery: 10 * time.Minute, MaxMetadata: 8,
 		},
-		state: NewState(), now: simStart, ids: map[string]string{}, gens: map[string]int32{},
+		state: NewState(), now: simStart, ids: map[string]string{}, gens: map[string]int32{}, image: image.New(),
+		own: consumer.Settings{Session: 45 * time.Second, Heartbeat: 5 * time.Second},
+		has: map[string][]kmsg.ConsumerGroupHeartbeatResponseAssignmentTopic{},
 	}
+	s.config.Consumer, s.config.Settings = consumerConfig(), s.settings
 	s.core = New(&s.config, rng.New(1))
 	return s
 }
 
 // step runs one step of the core as package coordinator does.
 func (s *sim) step(f func(Step) Result) {
-	r := f(Step{Now: s.now, State: s.state})
+	r := f(s.now0())
 	for _, n := range r.Notes {
 		s.printf("note: %s\n", n)
 	}
@@ -74,6 +85,9 @@ func (s *sim) step(f func(Step) Result) {
 		}
 		a.To(a.Response)
 	}
+	if r.Resolve != nil {
+		defer s.resolve(r.Resolve)
+	}
 	if r.Then != nil {
 		s.step(func(now Step) Result { return r.Then(now, failed) })
 	}
@@ -89,6 +103,8 @@ func (s *sim) printf(format string, args ...any) {
 
 func (s *sim) show(r *Record) string {
 	switch {
+	case r.Consumer != nil:
+		return s.showConsumer(r.Consumer)
 	case r.Group != nil && r.Group.Value == nil:
 		return fmt.Sprintf("group %q: gone", r.Group.ID)
 	case r.Group != nil:
@@ -133,6 +149,8 @@ func (s *sim) waiter(label string) classic.Waiter {
 			s.printf("%s: join %s generation %d protocol %s leader %q skip %v members %v\n", label, errorName(m.ErrorCode), m.Generation, opt(m.Protocol), m.LeaderID, m.SkipAssignment, members)
 		case *kmsg.SyncGroupResponse:
 			s.printf("%s: sync %s %q\n", label, errorName(m.ErrorCode), m.MemberAssignment)
+		case *kmsg.ConsumerGroupHeartbeatResponse:
+			s.beaten(label, m)
 		case *kmsg.HeartbeatResponse:
 			s.printf("%s: heartbeat %s\n", label, errorName(m.ErrorCode))
 		case *kmsg.LeaveGroupResponse:
@@ -220,6 +238,7 @@ func (s *State) dump() string {
 			fmt.Fprintf(&b, "  instance %s\n", opt(v.Members[i].GroupInstanceID))
 		}
 	}
+	b.WriteString(s.dumpConsumers())
 	for id, o := range all(s.offsets) {
 		for tp, v := range all(o) {
 			fmt.Fprintf(&b, "offset %s %v %+v\n", id, tp, *v)
@@ -239,6 +258,9 @@ func TestScenarios(t *testing.T) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			s.out.Reset()
 			s.command(t, d)
+			if err := s.checkConsumers(); err != nil {
+				t.Errorf("%s: %v", d.Pos, err)
+			}
 			if got, want := replay(s.log).dump(), s.state.dump(); stripPointers(got) != stripPointers(want) {
 				t.Errorf("%s: the state from the records differs:\n%s\nlive:\n%s", d.Pos, got, want)
 			}
@@ -351,7 +373,9 @@ func (s *sim) command(t *testing.T, d *datadriven.TestData) {
 	case "topic-deleted":
 		s.step(func(st Step) Result { return s.core.TopicsDeleted(st, []DeletedTopic{{Name: word(0)}}) })
 	default:
-		s.control(t, d, a, word)
+		if !s.consumerCommand(a, d.Cmd, word) {
+			s.control(t, d, a, word)
+		}
 	}
 }
 
@@ -361,7 +385,7 @@ func (s *sim) control(t *testing.T, d *datadriven.TestData, a args, word func(in
 	case "describe":
 		s.describe(word(0), int16(a.num("v", 6)))
 	case "list":
-		for _, g := range s.core.List(Step{Now: s.now, State: s.state}, words(a.get("states", "")), words(a.get("types", ""))) {
+		for _, g := range s.core.List(s.now0(), words(a.get("states", "")), words(a.get("types", ""))) {
 			s.printf("%s %q %s %s\n", g.Group, g.ProtocolType, g.GroupState, g.GroupType)
 		}
 	case "after":
@@ -421,10 +445,32 @@ func (s *sim) sync(a args, label string) {
 	for _, x := range words(a.get("assign", "")) {
 		to, what, _ := strings.Cut(x, ":")
 		e := kmsg.NewSyncGroupRequestGroupAssignment()
-		e.MemberID, e.MemberAssignment = s.ids[to], []byte(what)
+		e.MemberID, e.MemberAssignment = s.ids[to], assigning(what)
 		q.GroupAssignment = append(q.GroupAssignment, e)
 	}
 	s.step(func(st Step) Result { return s.core.Sync(st, q, s.waiter(label)) })
+}
+
+// assigning is a consumer's assignment, version 1, of "@t/0/1", else the text itself.
+func assigning(what string) []byte {
+	text, ok := strings.CutPrefix(what, "@")
+	if !ok {
+		return []byte(what)
+	}
+	parts := strings.Split(text, "/")
+	m := kmsg.NewConsumerMemberAssignment()
+	m.Version = 1
+	t := kmsg.NewConsumerMemberAssignmentTopic()
+	t.Topic = parts[0]
+	for _, p := range parts[1:] {
+		n, err := strconv.Atoi(p)
+		if err != nil {
+			panic(err)
+		}
+		t.Partitions = append(t.Partitions, int32(n))
+	}
+	m.Topics = append(m.Topics, t)
+	return m.AppendTo(nil)
 }
 
 func (s *sim) leave(a args) {
@@ -490,7 +536,7 @@ func (s *sim) transaction(a args) {
 }
 
 func (s *sim) describe(id string, version int16) {
-	g, missing := s.core.Describe(Step{Now: s.now, State: s.state}, id, version)
+	g, missing := s.core.Describe(s.now0(), id, version)
 	s.printf("%s %s type %q protocol %q\n", errorName(g.ErrorCode), g.State, g.ProtocolType, g.Protocol)
 	for _, m := range g.Members {
 		s.printf("  %s instance %s client %q %q assignment %q\n", m.MemberID, opt(m.InstanceID), m.ClientID, m.ClientHost, m.MemberAssignment)

@@ -112,8 +112,7 @@ func (g *Group) Due(s *Step, soft *Soft, kind classic.TimerKind, id string) (out
 	case classic.MemberSync:
 		why = "it did not ask for its assignment in its rebalance timeout"
 	case classic.MemberRevoke:
-		epoch, ok := soft.revoking[id]
-		if delete(soft.revoking, id); !ok || m.Epoch != epoch {
+		if epoch, ok := soft.revoking[id]; !ok || m.Epoch != epoch {
 			return nil
 		}
 		why = "it did not give up partitions in its rebalance timeout"

@@ -68,6 +68,9 @@ const refreshEvery = math.MaxInt32 * time.Millisecond
 // TopicsChanged has the next heartbeat look at the topics of the group again.
 func (f *Soft) TopicsChanged() { f.refreshAt, f.refreshEpoch = time.Time{}, 0 }
 
+// Forget drops what is known of a member that is gone.
+func (f *Soft) Forget(member string) { delete(f.revoking, member) }
+
 func (f *Soft) refreshed(s *Step, epoch int32) {
 	f.refreshAt, f.refreshEpoch = s.Now.Add(refreshEvery), epoch
 }
