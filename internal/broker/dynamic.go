@@ -69,9 +69,9 @@ func (b *Broker) limit(eff *config.Effective) {
 }
 
 // relisten opens and closes listeners of clients as the configuration now names
-// them. As in Kafka a name that stays keeps its address until the next start; what
-// the registration tells others is not changed by it; and one that cannot be opened
-// (its port is taken, say) is told of in the log alone, and tried at the next change.
+// them. As in Kafka a name that stays keeps its address; what the registration tells
+// others is not changed by it; and one that cannot be opened (its port is taken, say)
+// is told of in the log alone. It is tried again at the next change.
 func (b *Broker) relisten(eff *config.Effective) {
 	if b.clients == nil {
 		return

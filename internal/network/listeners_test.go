@@ -68,7 +68,7 @@ func TestListenersComeAndGo(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatal("connections of removed listeners are not let go")
 		}
-		time.Sleep(time.Millisecond) // as above
+		time.Sleep(time.Millisecond) // their goroutines end on their own, over real sockets
 	}
 	s.admission.mu.Lock()
 	defer s.admission.mu.Unlock()
