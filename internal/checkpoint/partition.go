@@ -57,5 +57,14 @@ func ReadPartitionMetadata(fsys vfs.FS, path string) (PartitionMetadata, error) 
 
 // WritePartitionMetadata replaces a partition.metadata.
 func WritePartitionMetadata(fsys vfs.FS, path string, m PartitionMetadata) error {
-	return vfs.WriteFileAtomic(fsys, path, fmt.Appendf(nil, "version: %d\ntopic_id: %s", m.Version, m.TopicID))
+	return vfs.WriteFileAtomic(fsys, path, m.encode())
+}
+
+// StagePartitionMetadata prepares a partition.metadata beside its place, see vfs.WriteStaged.
+func StagePartitionMetadata(fsys vfs.FS, path string, m PartitionMetadata) error {
+	return vfs.WriteStaged(fsys, path, m.encode())
+}
+
+func (m PartitionMetadata) encode() []byte {
+	return fmt.Appendf(nil, "version: %d\ntopic_id: %s", m.Version, m.TopicID)
 }

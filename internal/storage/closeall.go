@@ -70,7 +70,7 @@ func (c *closing) each(n int, work func(i int) error) error {
 
 func (c *closing) run(logs []*Log) error {
 	works := make([]*flushWork, len(logs)) // nil: closed already
-	staged := make([]bool, len(logs))
+	staged := make([][]string, len(logs))
 	err := c.each(len(logs), func(i int) (err error) {
 		works[i], staged[i], err = logs[i].writeOut()
 		return err
@@ -81,15 +81,14 @@ func (c *closing) run(logs []*Log) error {
 	if err := c.fs.SyncVolume(c.dir); err != nil {
 		return diskError(c.dir, "close", err)
 	}
-	// The epoch files are complete on disk: now they may take the place of the old ones.
+	// The staged files are complete on disk: now they may take the place of the old ones.
 	renamed := false
 	for i, w := range works {
-		if !staged[i] {
-			continue
-		}
-		renamed = true
-		if err := vfs.CommitStaged(c.fs, filepath.Join(w.dir, checkpoint.LeaderEpochFile)); err != nil {
-			return logs[i].closeError(w, err)
+		for _, name := range staged[i] {
+			renamed = true
+			if err := vfs.CommitStaged(c.fs, filepath.Join(w.dir, name)); err != nil {
+				return logs[i].closeError(w, err)
+			}
 		}
 	}
 	if renamed {
@@ -99,34 +98,36 @@ func (c *closing) run(logs []*Log) error {
 	}
 	for i, w := range works {
 		if w != nil {
-			logs[i].epochs.Saved(w.version)
+			logs[i].synced(w)
 			logs[i].recovery.Store(max(logs[i].recovery.Load(), w.end))
 		}
 	}
 	return nil
 }
 
-// writeOut brings what is in memory only to the files; staged epochs wait in a file beside the old one. It returns nil
-// for a log that is closed.
-func (l *Log) writeOut() (w *flushWork, staged bool, err error) {
+// writeOut brings what is in memory only to the files; staged ones wait in a file beside the old one. It returns nil for
+// a log that is closed.
+func (l *Log) writeOut() (w *flushWork, staged []string, err error) {
 	if err := l.settle(); errors.Is(err, ErrClosed) {
-		return nil, false, nil
+		return nil, nil, nil
 	} else if err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
 	w = l.captureAll()
 	for _, s := range w.segments {
 		if err := s.WriteOut(); err != nil {
-			return w, false, l.closeError(w, err)
+			return w, nil, l.closeError(w, err)
 		}
 	}
 	if !w.topicID.IsZero() {
-		if err := l.AssignTopicID(w.topicID); err != nil {
-			return w, false, err
-		}
+		err = checkpoint.StagePartitionMetadata(l.fs, filepath.Join(w.dir, checkpoint.PartitionFile), checkpoint.PartitionMetadata{TopicID: w.topicID})
+		staged = append(staged, checkpoint.PartitionFile)
 	}
-	if w.epochsDue {
-		staged, err = checkpoint.StageEpochs(l.fs, filepath.Join(w.dir, checkpoint.LeaderEpochFile), epochLines(w.epochs))
+	if err == nil && w.epochsDue {
+		var apart bool
+		if apart, err = checkpoint.StageEpochs(l.fs, filepath.Join(w.dir, checkpoint.LeaderEpochFile), epochLines(w.epochs)); apart {
+			staged = append(staged, checkpoint.LeaderEpochFile)
+		}
 	}
 	return w, staged, l.closeError(w, err)
 }

@@ -49,6 +49,7 @@ type flushWork struct {
 	version   uint64
 	epochsDue bool
 	topicID   uuid.UUID // to be written; Zero when it is
+	newDir    bool      // the directory's own name is to be synced
 }
 
 // flushHeld is flush by the holder of flushMu.
@@ -64,11 +65,9 @@ func (l *Log) flushHeld(upTo int64, group bool) error {
 		}
 		return storageError(w.dir, "flush", err)
 	}
+	l.synced(w)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if w.epochsDue {
-		l.epochs.Saved(w.version)
-	}
 	// Nobody cuts the log while flushMu is held.
 	if w.end > l.recovery.Load() {
 		l.recovery.Store(w.end)
@@ -100,9 +99,7 @@ func (l *Log) captureFlush(upTo int64, group bool) (*flushWork, error) {
 		}
 	}
 	w.snapshots, l.mu.unsyncedSnapshots = l.mu.unsyncedSnapshots, nil
-	if l.mu.topicIDUnsaved {
-		w.topicID = l.mu.topicID
-	}
+	w.topicID, w.newDir = l.unsecuredLocked()
 	l.mu.unsyncedNames = false
 	w.epochs, w.version, w.epochsDue = l.epochs.Unsaved(upTo)
 	return w, nil
@@ -116,9 +113,27 @@ func (l *Log) restoreFlush(w *flushWork) {
 	l.mu.unsyncedNames = l.mu.unsyncedNames || w.names
 }
 
-// sync does the fsyncs of a flush: data first, then what describes it, and the
-// directory that names it all.
+// synced notes what sync has made sure.
+func (l *Log) synced(w *flushWork) {
+	if w.epochsDue {
+		l.epochs.Saved(w.version)
+	}
+	l.secured(w.topicID, w.newDir)
+}
+
+// sync does the fsyncs of a flush: whose log it is, the data, then what describes
+// it, and the directory that names it all.
 func (l *Log) sync(w *flushWork) error {
+	if !w.topicID.IsZero() {
+		if err := l.saveTopicID(w.dir, w.topicID); err != nil {
+			return err
+		}
+	}
+	if w.newDir {
+		if err := l.fs.SyncDir(filepath.Dir(w.dir)); err != nil {
+			return err
+		}
+	}
 	for _, s := range w.segments {
 		if err := s.Flush(); err != nil {
 			return err
@@ -131,11 +146,6 @@ func (l *Log) sync(w *flushWork) error {
 	}
 	if w.epochsDue {
 		if err := writeEpochs(l, w.dir, w.epochs); err != nil {
-			return err
-		}
-	}
-	if !w.topicID.IsZero() {
-		if err := l.AssignTopicID(w.topicID); err != nil {
 			return err
 		}
 	}

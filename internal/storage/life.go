@@ -6,7 +6,6 @@ import (
 	"io"
 	"path/filepath"
 
-	"weir/internal/checkpoint"
 	"weir/internal/uuid"
 )
 
@@ -17,38 +16,33 @@ func (l *Log) TopicID() uuid.UUID {
 	return l.mu.topicID
 }
 
-// AssignTopicID stores the topic's id in partition.metadata. *TopicIDError: the
-// directory belongs to another one.
+// AssignTopicID gives a log the id of its topic, and stores it in
+// partition.metadata when the log had none. *TopicIDError: the directory belongs to
+// another topic.
 func (l *Log) AssignTopicID(id uuid.UUID) error {
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := l.mu.view.gone; err != nil {
+	err := l.mu.view.gone
+	before := l.mu.topicID
+	if err == nil && before.IsZero() {
+		l.mu.topicID, l.mu.topicIDUnsaved = id, true
+	}
+	l.mu.Unlock()
+	switch {
+	case err != nil:
 		return err
-	}
-	if l.mu.topicID == id && !l.mu.topicIDUnsaved {
+	case before == id:
 		return nil
+	case !before.IsZero():
+		return &TopicIDError{Dir: l.Dir(), Stored: before.String(), Assigned: id.String()}
 	}
-	if !l.mu.topicID.IsZero() && l.mu.topicID != id {
-		return &TopicIDError{Dir: l.Dir(), Stored: l.mu.topicID.String(), Assigned: id.String()}
-	}
-	return l.assignTopicIDLocked(id)
-}
-
-// assignTopicIDLocked keeps the id even when the file cannot be written, for a
-// later flush to try again. It happens once in a log's life, so its fsync under
-// the lock holds up nobody.
-func (l *Log) assignTopicIDLocked(id uuid.UUID) error {
-	l.mu.topicID, l.mu.topicIDUnsaved = id, true
-	err := checkpoint.WritePartitionMetadata(l.fs, filepath.Join(l.Dir(), checkpoint.PartitionFile), checkpoint.PartitionMetadata{TopicID: id})
-	if err == nil {
-		l.mu.topicIDUnsaved = false
-	}
-	return l.diskLocked("assign topic id", err)
+	return l.saveTopicID(l.Dir(), id)
 }
 
 // Rename moves the directory to its name of another kind, within the same log
 // directory; rand gives the unique part of the name. Regions and reads under
-// way go on.
+// way go on. The caller syncs the log directory.
 func (l *Log) Rename(kind Kind, rand io.Reader) error {
 	name := DirName(l.topic, l.partition)
 	if kind != Current {
@@ -56,33 +50,25 @@ func (l *Log) Rename(kind Kind, rand io.Reader) error {
 	}
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
-	parent, err := l.renameLocked(name)
-	if err != nil {
-		return err
-	}
-	return storageError(parent, "rename", l.fs.SyncDir(parent))
-}
-
-func (l *Log) renameLocked(name string) (parent string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.mu.view.gone; err != nil && !errors.Is(err, ErrClosed) {
-		return "", err
+		return err
 	}
-	parent = filepath.Dir(l.Dir())
-	to := filepath.Join(parent, name)
+	to := filepath.Join(filepath.Dir(l.Dir()), name)
 	if to == l.Dir() {
-		return parent, nil
+		return nil
 	}
 	if err := l.dir.Rename(l.fs, to); err != nil {
-		return "", l.diskLocked(fmt.Sprintf("rename to %s", name), err)
+		return l.diskLocked(fmt.Sprintf("rename to %s", name), err)
 	}
 	l.mu.producers.SetDir(to)
-	return parent, nil
+	return nil
 }
 
 // Delete closes the log and removes its directory. Regions in flight stay
-// readable.
+// readable. A power cut may bring the directory back, under the name that the
+// caller gave it before and synced.
 func (l *Log) Delete() error {
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
@@ -90,8 +76,7 @@ func (l *Log) Delete() error {
 	defer l.mu.Unlock()
 	err := l.dropLocked()
 	dir := l.Dir()
-	err = errors.Join(err, l.fs.RemoveAll(dir), l.fs.SyncDir(filepath.Dir(dir)))
-	return l.diskLocked("delete", err)
+	return l.diskLocked("delete", errors.Join(err, l.fs.RemoveAll(dir)))
 }
 
 // Close ends the log cleanly: when it returns without error everything is
@@ -139,8 +124,8 @@ func (l *Log) settle() error {
 func (l *Log) syncRest() error {
 	w := l.captureAll()
 	err := l.sync(w)
-	if err == nil && w.epochsDue {
-		l.epochs.Saved(w.version)
+	if err == nil {
+		l.synced(w)
 	}
 	return storageError(w.dir, "close", err)
 }
@@ -156,9 +141,7 @@ func (l *Log) captureAll() *flushWork {
 		}
 	}
 	w.epochs, w.version, w.epochsDue = l.epochs.Unsaved(v.logEnd)
-	if l.mu.topicIDUnsaved {
-		w.topicID = l.mu.topicID
-	}
+	w.topicID, w.newDir = l.unsecuredLocked()
 	return w
 }
 

@@ -51,8 +51,10 @@ type Log struct {
 	mu struct {
 		sync.Mutex
 		topicID uuid.UUID
-		// topicIDUnsaved: partition.metadata could not be written yet.
+		// topicIDUnsaved: partition.metadata is not there yet, or a power cut may take
+		// it; unsyncedDir: the same of the directory's own name. See secure.go.
 		topicIDUnsaved bool
+		unsyncedDir    bool
 		view           view // the working copy; publish makes it visible
 
 		producers *producer.State

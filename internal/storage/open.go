@@ -95,27 +95,24 @@ func (ld *loader) openDir() error {
 	if err != nil || there {
 		return err
 	}
-	if err := ld.l.fs.MkdirAll(ld.o.Dir, 0o755); err != nil {
-		return err
-	}
-	return ld.l.fs.SyncDir(filepath.Dir(ld.o.Dir))
+	ld.l.mu.unsyncedDir = true
+	return ld.l.fs.MkdirAll(ld.o.Dir, 0o755)
 }
 
-// loadTopicID reads partition.metadata, or writes it when the id is known.
+// loadTopicID reads partition.metadata, or prepares it when the id is known.
 func (ld *loader) loadTopicID() error {
 	l, id := ld.l, ld.o.TopicID
-	m, err := checkpoint.ReadPartitionMetadata(l.fs, filepath.Join(ld.o.Dir, checkpoint.PartitionFile))
+	file := filepath.Join(ld.o.Dir, checkpoint.PartitionFile)
+	m, err := checkpoint.ReadPartitionMetadata(l.fs, file)
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && id.IsZero():
+		// The process before may have died before it put the file in place. Whole, it is right.
+		if m, err = checkpoint.ReadPartitionMetadata(l.fs, vfs.StagedName(file)); err == nil {
+			l.mu.topicID, l.mu.topicIDUnsaved = m.TopicID, true
+		}
+		return nil
 	case errors.Is(err, fs.ErrNotExist):
-		if id.IsZero() {
-			return nil
-		}
-		err = l.assignTopicIDLocked(id)
-		if errors.Is(err, ErrNoSpace) {
-			l.logger.Warn("no room for partition.metadata; it is written later", "partition", l.name, "err", err)
-			return nil
-		}
-		return err
+		return l.stageTopicID(id)
 	case err != nil:
 		var bad *checkpoint.Error
 		if errors.As(err, &bad) {

@@ -112,6 +112,9 @@ func WriteFileAtomic(fsys FS, name string, data []byte) error {
 
 const staged = ".tmp"
 
+// StagedName is where WriteStaged writes what will become name.
+func StagedName(name string) string { return name + staged }
+
 // WriteStaged and CommitStaged are WriteFileAtomic in two steps for many files at once. The caller syncs the volume
 // (FS.SyncVolume) after each step; a file is only replaced by bytes that are sure.
 func WriteStaged(fsys FS, name string, data []byte) error {

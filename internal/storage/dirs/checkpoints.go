@@ -49,7 +49,7 @@ func (s *Set) writeAll(name string) error {
 	}
 	var errs []error
 	for _, d := range live {
-		if err := s.write(d, name, nil); err != nil {
+		if err := s.write(d, name); err != nil {
 			s.Fail(d, err)
 			errs = append(errs, err)
 		}
@@ -57,10 +57,16 @@ func (s *Set) writeAll(name string) error {
 	return errors.Join(errs...)
 }
 
-// write replaces one checkpoint file of d. change may change the entries, and refuse by returning false.
-func (s *Set) write(d *Dir, name string, change func(checkpoint.Offsets) bool) error {
+// write replaces one checkpoint file of d.
+func (s *Set) write(d *Dir, name string) error {
 	s.writeMu.Lock()
 	defer s.writeMu.Unlock()
+	return s.writeHeld(d, name, func(checkpoint.Offsets) {})
+}
+
+// writeHeld is write by the holder of writeMu; change may change the entries. It looks at every log: who writes on behalf of
+// one asks onDisk first whether there is need to.
+func (s *Set) writeHeld(d *Dir, name string, change func(checkpoint.Offsets)) error {
 	offsets := checkpoint.Offsets{}
 	s.mu.Lock()
 	maps.Copy(offsets, d.kept[name])
@@ -75,9 +81,7 @@ func (s *Set) write(d *Dir, name string, change func(checkpoint.Offsets) bool) e
 		}
 	}
 	s.mu.Unlock()
-	if change != nil && !change(offsets) {
-		return nil
-	}
+	change(offsets)
 	if err := checkpoint.WriteOffsets(s.o.FS, filepath.Join(d.Path, name), offsets); err != nil {
 		return fmt.Errorf("writing %s of %s: %w", name, d.Path, err)
 	}
@@ -89,27 +93,31 @@ func (s *Set) write(d *Dir, name string, change func(checkpoint.Offsets) bool) e
 // was deleted, or of a move. After a crash the new log would be cut, or believed damaged, by the old one's offsets.
 func (s *Set) forget(d *Dir, p checkpoint.TopicPartition) error {
 	for _, name := range checkpointFiles() {
-		err := s.write(d, name, func(checkpoint.Offsets) bool {
-			_, stale := d.onDisk[name][p]
-			return stale
-		})
-		if err != nil {
+		if err := s.forgetIn(d, name, p); err != nil {
 			return err
 		}
 	}
 	return s.forgetCleaned(p, d)
 }
 
+func (s *Set) forgetIn(d *Dir, name string, p checkpoint.TopicPartition) error {
+	s.writeMu.Lock()
+	defer s.writeMu.Unlock()
+	if _, stale := d.onDisk[name][p]; !stale {
+		return nil
+	}
+	return s.writeHeld(d, name, func(checkpoint.Offsets) {}) // p has no log yet
+}
+
 // lowered is called by a log whose recovery point has fallen: the file must not stay above it. The caller holds locks of
 // its log, so a failure is only returned; the log's user reports it (Report).
 func (s *Set) lowered(p checkpoint.TopicPartition, d *Dir, point int64) error {
-	return s.write(d, checkpoint.RecoveryPointFile, func(offsets checkpoint.Offsets) bool {
-		if d.onDisk[checkpoint.RecoveryPointFile][p] <= point {
-			return false
-		}
-		offsets[p] = point
-		return true
-	})
+	s.writeMu.Lock()
+	defer s.writeMu.Unlock()
+	if d.onDisk[checkpoint.RecoveryPointFile][p] <= point {
+		return nil
+	}
+	return s.writeHeld(d, checkpoint.RecoveryPointFile, func(offsets checkpoint.Offsets) { offsets[p] = point })
 }
 
 // Close stops cleanly: every log is flushed and closed, the checkpoints are written, and each directory gets its
@@ -157,7 +165,7 @@ func (s *Set) closeDir(d *Dir, logs []*storage.Log, brokerEpoch int64, broken bo
 	err := storage.CloseAll(s.o.FS, d.Path, logs, s.o.RecoveryThreads)
 	for _, name := range checkpointFiles() {
 		if err == nil {
-			err = s.write(d, name, nil) // closed logs still tell their offsets
+			err = s.write(d, name) // closed logs still tell their offsets
 		}
 	}
 	if err == nil {

@@ -54,7 +54,7 @@ func (s *Set) SaveRecoveryPoint(p checkpoint.TopicPartition, offset int64) error
 	if saved {
 		return nil
 	}
-	return s.judgeWrite(e.dir, s.write(e.dir, checkpoint.RecoveryPointFile, nil))
+	return s.judgeWrite(e.dir, s.write(e.dir, checkpoint.RecoveryPointFile))
 }
 
 // judgeWrite takes a directory offline whose checkpoint cannot be written, unless it is only full.

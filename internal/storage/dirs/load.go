@@ -127,6 +127,10 @@ func (s *Set) loadDir(ctx context.Context, d *Dir) error {
 	if err := s.tidyCleaned(d); err != nil {
 		return err
 	}
+	// A process that was killed may not have come to Secure.
+	if err := s.o.FS.SyncDir(d.Path); err != nil {
+		return err
+	}
 	return l.leaveHint()
 }
 
@@ -234,6 +238,9 @@ func (s *Set) enter(f found, log *storage.Log, d *Dir) error {
 	switch {
 	case other == nil:
 		into[f.p] = e
+		if log.Unsecured() {
+			s.fresh = append(s.fresh, fresh{f.p, e})
+		}
 		s.mu.Unlock()
 		return nil
 	case other.log.TopicID() != log.TopicID() && log.TopicID() != uuid.Zero && other.log.TopicID() != uuid.Zero && f.kind == storage.Current:

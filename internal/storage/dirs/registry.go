@@ -68,7 +68,8 @@ func (s *Set) Failures() []Failure {
 
 // Create makes a partition's log in the directory with the id; with uuid.DirUnassigned or zero in the live directory that
 // has the fewest logs and is not cordoned. With future it makes the partition's copy, whose directory must be named and
-// another than the current one's. A partition that has the log already gets ErrExists.
+// another than the current one's. A partition that has the log already gets ErrExists. A power cut may take the log until
+// Secure has been called.
 func (s *Set) Create(p checkpoint.TopicPartition, topicID, dirID uuid.UUID, future bool) (*storage.Log, *Dir, error) {
 	candidates, e, err := s.reserve(p, dirID, future)
 	if e != nil {
@@ -85,6 +86,7 @@ func (s *Set) Create(p checkpoint.TopicPartition, topicID, dirID uuid.UUID, futu
 		err = &OfflineError{e.dir.Path, cmp.Or(e.dir.failed, storage.ErrClosed)}
 	} else if e != nil {
 		s.slotsLocked(future)[p] = e
+		s.fresh = append(s.fresh, fresh{p, e})
 	}
 	s.created.Broadcast()
 	s.mu.Unlock()
@@ -109,7 +111,7 @@ type slot struct {
 func (s *Set) reserve(p checkpoint.TopicPartition, dirID uuid.UUID, future bool) ([]*Dir, *entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.creating[slot{p, future}] {
+	for s.creating[slot{p, future}] != nil {
 		s.created.Wait()
 	}
 	if s.closed {
@@ -127,7 +129,7 @@ func (s *Set) reserve(p checkpoint.TopicPartition, dirID uuid.UUID, future bool)
 	if err != nil {
 		return nil, nil, err
 	}
-	s.creating[slot{p, future}] = true
+	s.creating[slot{p, future}] = candidates[0]
 	return candidates, nil, nil
 }
 
@@ -188,22 +190,29 @@ func (s *Set) candidatesLocked(p checkpoint.TopicPartition, dirID uuid.UUID, fut
 	if future {
 		return nil, errors.New("the directory of a future log must be named")
 	}
-	counts := map[*Dir]int{} // logs being created are not in it yet
+	open := slices.DeleteFunc(slices.Clone(live), s.cordonedLocked)
+	switch len(open) {
+	case 0:
+		return live[:1], nil // as Kafka: a replica that is already assigned to this node must go somewhere
+	case 1:
+		return open, nil
+	}
+	counts := map[*Dir]int{}
 	for _, m := range []map[checkpoint.TopicPartition]*entry{s.current, s.future} {
 		for _, e := range m {
 			counts[e.dir]++
 		}
 	}
-	open := slices.DeleteFunc(slices.Clone(live), s.cordonedLocked)
-	if len(open) == 0 {
-		return live[:1], nil // as Kafka: a replica that is already assigned to this node must go somewhere
+	for _, d := range s.creating {
+		counts[d]++
 	}
 	slices.SortStableFunc(open, func(a, b *Dir) int { return counts[a] - counts[b] })
 	return open, nil
 }
 
 // Delete takes the partition's log (or its future copy) out of the registry and renames its directory; the files are
-// removed by Tick after file.delete.delay.ms. Without such a log it does nothing.
+// removed by Tick after file.delete.delay.ms. Without such a log it does nothing. After a power cut before Secure the log
+// may be back, and is known to no metadata then.
 func (s *Set) Delete(p checkpoint.TopicPartition, future bool) error {
 	return s.retire(p, future, storage.Deleted)
 }
@@ -283,6 +292,9 @@ func (s *Set) renameFailed(f Failure, kind storage.Kind) error {
 
 // retired sees to a log that has been renamed and is in the registry no more.
 func (s *Set) retired(p checkpoint.TopicPartition, e *entry, kind storage.Kind) error {
+	s.mu.Lock()
+	e.dir.renamed = true
+	s.mu.Unlock()
 	s.dropCleaned(p, e.dir)
 	if kind == storage.Deleted {
 		s.log.Info("log is to be deleted", "partition", p.String(), "dir", e.log.Dir())
@@ -304,7 +316,13 @@ func (s *Set) Promote(p checkpoint.TopicPartition) error {
 	delete(s.future, p)
 	s.current[p] = next
 	s.mu.Unlock()
-	if err := next.log.Rename(storage.Current, s.o.Rand); err != nil {
+	err := next.log.Rename(storage.Current, s.o.Rand)
+	if err == nil { // or a power cut might take both
+		if serr := s.o.FS.SyncDir(next.dir.Path); serr != nil {
+			err = &storage.DiskError{Dir: next.log.Dir(), Op: "rename", Err: serr}
+		}
+	}
+	if err != nil {
 		err = s.judge(next.dir, err)
 		s.putBack(s.future, p, next)
 		s.mu.Lock()
@@ -335,10 +353,28 @@ func (s *Set) doom(d doomed) {
 	s.doomed = append(s.doomed, d)
 }
 
-// Tick removes the logs whose time has come. The owner calls it every second or so.
+// deleteFor is how long one Tick may remove logs; the others wait for the next.
+const deleteFor = 200 * time.Millisecond
+
+// Tick secures what was made and renamed, and removes the logs whose time has come. The owner calls it every second or so.
 func (s *Set) Tick(now time.Time) {
+	s.Secure()
+	due, start := s.takeDue(now), s.o.Clock.Now()
+	for i, d := range due {
+		if s.o.Clock.Now().Sub(start) > deleteFor {
+			s.mu.Lock()
+			s.doomed = append(s.doomed, due[i:]...)
+			s.mu.Unlock()
+			return
+		}
+		s.remove(d)
+	}
+}
+
+// takeDue takes the logs off the list whose time has come.
+func (s *Set) takeDue(now time.Time) (due []doomed) {
 	s.mu.Lock()
-	var due []doomed
+	defer s.mu.Unlock()
 	s.doomed = slices.DeleteFunc(s.doomed, func(d doomed) bool {
 		switch {
 		case d.dir.failed != nil:
@@ -349,21 +385,21 @@ func (s *Set) Tick(now time.Time) {
 		due = append(due, d)
 		return true
 	})
-	s.mu.Unlock()
-	for _, d := range due {
-		var err error
-		if d.log != nil {
-			err = d.log.Delete()
-		} else {
-			err = s.o.FS.RemoveAll(d.path)
-		}
-		if errors.Is(err, storage.ErrClosed) {
-			continue // its directory failed meanwhile
-		}
-		if err != nil {
-			s.Fail(d.dir, fmt.Errorf("deleting %s: %w", d.path, err))
-			continue
-		}
+	return due
+}
+
+func (s *Set) remove(d doomed) {
+	var err error
+	if d.log != nil {
+		err = d.log.Delete()
+	} else {
+		err = s.o.FS.RemoveAll(d.path)
+	}
+	switch {
+	case errors.Is(err, storage.ErrClosed): // its directory failed meanwhile
+	case err != nil:
+		s.Fail(d.dir, fmt.Errorf("deleting %s: %w", d.path, err))
+	default:
 		s.log.Info("deleted log", "dir", d.path)
 	}
 }

@@ -46,8 +46,10 @@ type Dir struct {
 
 	// failed is why the directory is offline; nil while it is live. Guarded by Set.mu.
 	failed error
-	lock   io.Closer // nil when offline from the start
-	data   bool      // one of log.dirs; false for a metadata directory of its own
+	// renamed says that logs were renamed since the last Secure. Guarded by Set.mu.
+	renamed bool
+	lock    io.Closer // nil when offline from the start
+	data    bool      // one of log.dirs; false for a metadata directory of its own
 	// kept holds checkpoint entries of partitions that failed to load, so that a repair finds them. Guarded by Set.mu
 	// once Load has returned.
 	kept map[string]checkpoint.Offsets // by file name
@@ -73,7 +75,8 @@ type Set struct {
 	mu       sync.Mutex
 	current  map[checkpoint.TopicPartition]*entry
 	future   map[checkpoint.TopicPartition]*entry
-	creating map[slot]bool // taken by a Create that is at work
+	creating map[slot]*Dir // taken by a Create that is at work, with where it tries first
+	fresh    []fresh       // made since the last Secure
 	created  sync.Cond     // on mu: creating has lost an element
 	failures []Failure
 	doomed   []doomed
@@ -106,7 +109,7 @@ func Open(o Options) (*Set, error) {
 	s := &Set{
 		o: o, log: o.Logger, clusterID: o.ClusterID, cordoned: o.Cordoned,
 		current: map[checkpoint.TopicPartition]*entry{}, future: map[checkpoint.TopicPartition]*entry{},
-		creating: map[slot]bool{},
+		creating: map[slot]*Dir{},
 	}
 	s.created.L = &s.mu
 	if s.log == nil {
