@@ -71,6 +71,7 @@ a second one at once.`,
 }
 
 func runServer(ctx context.Context, f serverFlags, args []string) error {
+	defer keepSpareHeap()()
 	logs, err := newLoggers(f.logLevel, f.logFormat)
 	if err != nil {
 		return err

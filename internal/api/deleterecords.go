@@ -127,7 +127,7 @@ func (h *DeleteRecords) wait(ctx context.Context, timeout time.Duration, waits [
 type signal chan struct{}
 
 // Changed wakes.
-func (s signal) Changed(*partition.Replica) {
+func (s signal) Changed(*partition.Replica, partition.News) {
 	select {
 	case s <- struct{}{}:
 	default:

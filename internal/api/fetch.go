@@ -123,6 +123,7 @@ func (d *fetching) wait(ctx context.Context) {
 			d.img, d.waited = d.settled(ctx), true
 			d.readNews()
 		case <-late:
+			d.readNews() // a high watermark that did not wake
 			return
 		case <-ctx.Done():
 			return
@@ -486,7 +487,7 @@ func (d *fetching) answer() wire.Response {
 	}
 	r := &wire.FetchResponse{Version: d.req.Version, SessionID: d.s.id}
 	if d.full && d.req.Version >= 7 && d.req.SessionEpoch == sessionEpochNew {
-		r.SessionID = d.f.Sessions.keep(d.s, d.follower >= 0)
+		r.SessionID = d.f.Sessions.keep(d.s)
 	}
 	for rank := range int8(3) {
 		for _, p := range d.order {

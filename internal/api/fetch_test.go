@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/batch"
+	"weir/internal/image"
 	"weir/internal/isr"
 	"weir/internal/partition"
 	"weir/internal/records"
@@ -100,6 +101,65 @@ func TestFetchWakesOnHighWatermark(t *testing.T) {
 		}
 		res.Release()
 	})
+}
+
+// A follower's fetch that moves the high watermark, and then has nothing to wait for but its time, tells of it at its end.
+func TestFollowerIsToldTheHighWatermark(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, 1, 2)
+		r.append(0)
+		req := fetchQuery{wait: 500 * time.Millisecond, order: all(1), at: map[int32]int64{0: 1}}.request()
+		req.ReplicaID = 2
+		res := r.fetcher().Handle(t.Context(), r.call(), req).(*wire.FetchResponse)
+		if p := rows(res)[0]; p.ErrorCode != 0 || p.HighWatermark != 1 {
+			t.Errorf("got %+v", p)
+		}
+		res.Release()
+	})
+}
+
+// Who waits for records is woken when all batches of a request are appended.
+func TestOneProduceIsOneFetch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, 1)
+		done := make(chan *wire.FetchResponse, 1)
+		go func() { done <- r.fetch(t.Context(), fetchQuery{wait: time.Minute, order: all(2)}) }()
+		synctest.Wait()
+		req := kmsg.NewPtrProduceRequest()
+		req.Version, req.Acks, req.TimeoutMillis = 9, 1, 1000
+		pt := kmsg.NewProduceRequestTopic()
+		pt.Topic = "t"
+		for p := range int32(2) {
+			pp := kmsg.NewProduceRequestTopicPartition()
+			pp.Partition, pp.Records = p, records1()
+			pt.Partitions = append(pt.Partitions, pp)
+		}
+		req.Topics = append(req.Topics, pt)
+		d := &produced{p: &Produce{Images: r.images, Replicas: r.replicas, Clock: r.clock}, c: r.call(), req: req, res: responseTo[*kmsg.ProduceResponse](req), img: r.images.Image(), acks: 1, quiet: several(req)}
+		d.appendOne(mustTopic(t, r), &pt.Partitions[0], new(kmsg.ProduceResponseTopicPartition))
+		synctest.Wait()
+		select {
+		case <-done:
+			t.Fatal("answered after the first of two batches")
+		default:
+		}
+		d.appendOne(mustTopic(t, r), &pt.Partitions[1], new(kmsg.ProduceResponseTopicPartition))
+		d.tell()
+		res := <-done
+		if got := rows(res); len(got) != 2 {
+			t.Errorf("got %+v", got)
+		}
+		res.Release()
+	})
+}
+
+func mustTopic(t *testing.T, r *rig) *image.Topic {
+	t.Helper()
+	topic, ok := r.images.Image().Topic("t")
+	if !ok {
+		t.Fatal("no topic")
+	}
+	return topic
 }
 
 func TestFetchEndsWithItsTimeOrItsClient(t *testing.T) {

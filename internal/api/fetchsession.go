@@ -66,7 +66,7 @@ type fetchPart struct {
 type fetchSession struct {
 	id       int32
 	usesIDs  bool
-	follower bool // replicas' sessions outlive consumers' when the cache is full
+	follower bool // replicas' sessions outlive consumers' when the cache is full; fixed
 	created  time.Time
 
 	// busy is held while a fetch of this session runs. A second one at the same
@@ -80,12 +80,18 @@ type fetchSession struct {
 	wake   chan struct{}
 }
 
-func newFetchSession() *fetchSession {
-	return &fetchSession{parts: map[partKey]*fetchPart{}, wake: make(chan struct{}, 1)}
+func newFetchSession(follower bool) *fetchSession {
+	return &fetchSession{follower: follower, parts: map[partKey]*fetchPart{}, wake: make(chan struct{}, 1)}
 }
 
-// Changed puts the partition on the list of those to read.
-func (p *fetchPart) Changed(*partition.Replica) { p.s.enqueue(p) }
+// Changed puts the partition on the list of those to read. A follower does not wake for a high watermark, which alone is
+// no reason to answer it: it goes with the next answer.
+func (p *fetchPart) Changed(_ *partition.Replica, n partition.News) {
+	p.s.enqueue(p)
+	if n != partition.Committed || !p.s.follower {
+		p.s.rouse()
+	}
+}
 
 func (s *fetchSession) enqueue(p *fetchPart) {
 	s.newsMu.Lock()
@@ -94,6 +100,10 @@ func (s *fetchSession) enqueue(p *fetchPart) {
 		s.news = append(s.news, p)
 	}
 	s.newsMu.Unlock()
+}
+
+// rouse ends the wait of a fetch, to read what is on the list.
+func (s *fetchSession) rouse() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -266,7 +276,7 @@ func (c *Sessions) begin(req *kmsg.FetchRequest) (s *fetchSession, full bool, er
 		if req.Version >= 7 && req.SessionID != 0 {
 			c.remove(req.SessionID)
 		}
-		s = newFetchSession()
+		s = newFetchSession(asksAsFollower(req))
 		s.busy.Lock()
 		s.usesIDs = req.Version >= 13
 		return s, true, nil
@@ -287,16 +297,24 @@ func (c *Sessions) begin(req *kmsg.FetchRequest) (s *fetchSession, full bool, er
 	return cached.fetchSession, false, nil
 }
 
+// asksAsFollower tells a broker's fetch from a consumer's.
+func asksAsFollower(req *kmsg.FetchRequest) bool {
+	if req.Version >= 15 {
+		return req.ReplicaState.ID >= 0
+	}
+	return req.ReplicaID >= 0
+}
+
 // nextSessionEpoch counts from 1 and wraps to 1.
 func nextSessionEpoch(e int32) int32 { return max(e+1, 1) }
 
 // keep puts the session of a first fetch into the cache, if there is room. It
 // returns the id that the client is told, 0 for none.
-func (c *Sessions) keep(s *fetchSession, follower bool) int32 {
+func (c *Sessions) keep(s *fetchSession) int32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.clock.Now()
-	if len(c.byID) >= c.slots && !c.evict(now, follower, len(s.parts)) {
+	if len(c.byID) >= c.slots && !c.evict(now, s.follower, len(s.parts)) {
 		return 0
 	}
 	for {
@@ -306,7 +324,7 @@ func (c *Sessions) keep(s *fetchSession, follower bool) int32 {
 			break
 		}
 	}
-	s.epoch, s.follower, s.created = 1, follower, now
+	s.epoch, s.created = 1, now
 	c.byID[s.id] = &cachedSession{fetchSession: s, used: now, size: len(s.parts)}
 	return s.id
 }

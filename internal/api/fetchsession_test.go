@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/clock"
+	"weir/internal/partition"
 )
 
 func sessionRequest(version int16, id, epoch int32) *kmsg.FetchRequest {
@@ -21,7 +22,11 @@ func sessionRequest(version int16, id, epoch int32) *kmsg.FetchRequest {
 // begun starts and ends the fetch that makes a session.
 func begun(t *testing.T, c *Sessions, version int16, follower bool, partitions int) int32 {
 	t.Helper()
-	s, full, err := c.begin(sessionRequest(version, 0, 0))
+	req := sessionRequest(version, 0, 0)
+	if follower {
+		req.ReplicaID, req.ReplicaState.ID = 1, 1
+	}
+	s, full, err := c.begin(req)
 	if err != nil || !full {
 		t.Fatal(full, err)
 	}
@@ -29,7 +34,7 @@ func begun(t *testing.T, c *Sessions, version int16, follower bool, partitions i
 		k := partKey{topic: "t", partition: int32(p)}
 		s.parts[k] = &fetchPart{s: s, key: k}
 	}
-	id := c.keep(s, follower)
+	id := c.keep(s)
 	c.end(s)
 	return id
 }
@@ -170,5 +175,29 @@ func TestForgottenPartitionsAreNotWatched(t *testing.T) {
 	r.append(1)
 	if len(s.pending()) != 0 {
 		t.Errorf("an ended session is told of a change")
+	}
+}
+
+// A high watermark alone is no reason to answer a follower, nor to read again while it waits.
+func TestFollowersSleepThroughHighWatermarks(t *testing.T) {
+	for _, x := range []struct {
+		follower bool
+		news     partition.News
+		woken    bool
+	}{
+		{true, partition.Committed, false},
+		{true, partition.Readable, true},
+		{false, partition.Committed, true},
+		{false, partition.Readable, true},
+	} {
+		s := newFetchSession(x.follower)
+		p := &fetchPart{s: s}
+		p.Changed(nil, x.news)
+		if woken := len(s.wake) == 1; woken != x.woken {
+			t.Errorf("%+v: woken %t", x, woken)
+		}
+		if len(s.take()) != 1 {
+			t.Errorf("%+v: the partition is not to be read", x)
+		}
 	}
 }

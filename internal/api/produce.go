@@ -48,9 +48,11 @@ type produced struct {
 	img  *image.Image
 	acks partition.Acks
 
+	quiet   bool // see several
 	failed  bool // some partition has an error
 	leaders map[int32]struct{}
 	waits   []produceWait
+	untold  []*partition.Replica // whose watchers are told when all is appended
 }
 
 // produceWait is a partition whose answer waits for the commit.
@@ -63,7 +65,7 @@ type produceWait struct {
 // Handle appends each partition's batch in turn.
 func (p *Produce) Handle(ctx context.Context, c *Call, r kmsg.Request) wire.Response {
 	req := as[*kmsg.ProduceRequest](r)
-	d := &produced{p: p, c: c, req: req, res: responseTo[*kmsg.ProduceResponse](r), img: p.Images.Image(), acks: partition.Acks(req.Acks)}
+	d := &produced{p: p, c: c, req: req, res: responseTo[*kmsg.ProduceResponse](r), img: p.Images.Image(), acks: partition.Acks(req.Acks), quiet: several(req)}
 	d.appendAll()
 	switch {
 	case req.Acks == 0 && d.failed:
@@ -112,6 +114,20 @@ func (d *produced) appendAll() {
 			d.res.Topics = append(d.res.Topics, rt)
 		}
 	}
+	d.tell()
+}
+
+// tell wakes those who wait for what was appended quietly.
+func (d *produced) tell() {
+	for _, r := range d.untold {
+		r.Tell()
+	}
+}
+
+// several tells whether the request has more than one batch: then those who wait for
+// records are woken after the last.
+func several(req *kmsg.ProduceRequest) bool {
+	return len(req.Topics) > 1 || len(req.Topics) == 1 && len(req.Topics[0].Partitions) > 1
 }
 
 // transactional tells whether some batch belongs to a transaction.
@@ -210,7 +226,7 @@ func (d *produced) appendOne(t *image.Topic, q *kmsg.ProduceRequestTopicPartitio
 		}
 	}
 	a, err := replica.AppendAsLeader(partition.AppendRequest{
-		Records: q.Records, Version: d.req.Version, Acks: d.acks,
+		Records: q.Records, Version: d.req.Version, Acks: d.acks, Quiet: d.quiet,
 	})
 	if err != nil {
 		replica.Stats().FailedProduce.Add(1)
@@ -219,6 +235,9 @@ func (d *produced) appendOne(t *image.Topic, q *kmsg.ProduceRequestTopicPartitio
 			rp.LogStartOffset = replica.Log().LogStart()
 		}
 		return
+	}
+	if d.quiet && !a.Duplicate {
+		d.untold = append(d.untold, replica)
 	}
 	rp.BaseOffset, rp.LogAppendTime, rp.LogStartOffset = a.FirstOffset, a.LogAppendTimeMs, a.LogStart
 	if a.FirstOffset > a.LastOffset {

@@ -79,7 +79,7 @@ func (b *Broker) replicaOptions() replication.Options {
 	return replication.Options{
 		NodeID: b.o.Node.NodeID, FS: b.o.FS, Dirs: b.dirs, Clock: b.clock, Logger: b.log(loggers.Replication), Buffers: b.buffers, Static: s,
 		Controller: b.quorum, Epoch: func() int64 { return b.lifecycle.Epoch() }, Leaderships: b.groups,
-		Connect: b.connect, Fetch: fetchSettings(s), MaxLag: ms(s.Long("replica.lag.time.max.ms")),
+		Connect: b.connectToLeader, Fetch: fetchSettings(s), MaxLag: ms(s.Long("replica.lag.time.max.ms")),
 		Intervals: replication.Intervals{
 			InitialDelay: ms(s.Long("log.initial.task.delay.ms")), Retention: ms(s.Long("log.retention.check.interval.ms")),
 			HighWatermarks: ms(s.Long("replica.high.watermark.checkpoint.interval.ms")),

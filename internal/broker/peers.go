@@ -26,6 +26,17 @@ type peers struct {
 // connect makes a connection to the listener that brokers use among themselves.
 // Its address is looked up in the image at each dial.
 func (b *Broker) connect(node int32, who string) replication.Peer {
+	return peer.New(b.peerOptions(node, who))
+}
+
+// connectToLeader is connect for a fetcher, which is done with an answer before it asks again.
+func (b *Broker) connectToLeader(node int32, who string) replication.Peer {
+	o := b.peerOptions(node, who)
+	o.Lend = true
+	return peer.New(o)
+}
+
+func (b *Broker) peerOptions(node int32, who string) peer.Options {
 	b.peers.mu.Lock()
 	if b.peers.answered == nil {
 		b.peers.answered = map[int32]*peer.Answered{}
@@ -36,11 +47,11 @@ func (b *Broker) connect(node int32, who string) replication.Peer {
 		b.peers.answered[node] = seen
 	}
 	b.peers.mu.Unlock()
-	return peer.New(peer.Options{
+	return peer.Options{
 		Node: node, ClientID: who, Answered: seen, Clock: b.clock, Logger: b.log(loggers.Peer),
 		Addresses: func() []string { return b.addresses(node) },
 		Gone:      func() { b.metalog.Refused(node) }, // it may be a voter as well
-	})
+	}
 }
 
 func (b *Broker) addresses(node int32) []string {

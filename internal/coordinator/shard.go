@@ -83,7 +83,7 @@ func (s *shard[C, S, R]) ready() error {
 }
 
 // Changed is partition.Watcher: the high watermark or the role has moved.
-func (s *shard[C, S, R]) Changed(*partition.Replica) {
+func (s *shard[C, S, R]) Changed(*partition.Replica, partition.News) {
 	select {
 	case s.moved <- struct{}{}:
 	default:

@@ -33,6 +33,9 @@ type AppendRequest struct {
 	// Unverified lets transactional batches in without a guard
 	// (transaction.partition.verification.enable=false).
 	Unverified bool
+	// Quiet leaves it to the caller to tell the watchers, with Tell: one that appends
+	// to several replicas wakes readers once, who find all of it.
+	Quiet bool
 }
 
 // Appended is what AppendAsLeader did.
@@ -93,6 +96,9 @@ func (r *Replica) append(q AppendRequest, checked batch.Checked) (Appended, erro
 	}
 	if !a.Duplicate {
 		r.appended()
+		if !q.Quiet {
+			r.Tell()
+		}
 		r.stats.MessagesIn.Add(int64(checked.Count))
 		r.stats.BytesIn.Add(int64(len(checked.Batch)))
 		if checked.Recompressed {
@@ -162,15 +168,17 @@ func (r *Replica) enough() error {
 	return r.notEnoughLocked(false)
 }
 
-// appended tells the core and the watchers about the log's new end. The end is
-// read under mu, so that concurrent appends report it in order.
+// Tell lets the watchers know that there is more to read.
+func (r *Replica) Tell() { r.notify(Readable) }
+
+// appended tells the core about the log's new end. The end is read under mu, so
+// that concurrent appends report it in order.
 func (r *Replica) appended() {
 	r.mu.Lock()
 	if l := r.mu.leader; l != nil && l.Appended(r.Log().LogEnd(), r.clock.Now()) {
 		r.publishLocked()
 	}
 	r.mu.Unlock()
-	r.notify()
 }
 
 // Commit is the wait of one acks=all append.

@@ -70,7 +70,7 @@ func (r *Replica) AppendAsFollower(q FollowerAppend) (Place, error) {
 				return err
 			}
 		}
-		r.notify()
+		r.notify(Readable)
 		return nil
 	})
 }
@@ -150,7 +150,7 @@ func (r *Replica) cut(leaderEpoch int32, f func(*storage.Log) error) (at Place, 
 			return err
 		}
 		lost = max(hw-log.LogEnd(), 0)
-		r.notify()
+		r.notify(Readable)
 		return nil
 	})
 	return at, lost, err

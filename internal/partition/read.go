@@ -156,7 +156,7 @@ func (r *Replica) Fetched(f isr.Fetch) bool {
 	wants := ok && l.Wants(f.Follower)
 	r.mu.Unlock()
 	if moved {
-		r.notify()
+		r.notify(Committed)
 	}
 	if wants && r.due != nil {
 		r.due(r)

@@ -118,11 +118,22 @@ type Status struct {
 	EpochStart int64
 }
 
-// Watcher is told that a replica has more to read, has a new high watermark or
-// another role. Changed is called with locks held: it must only take a note.
+// Watcher is told what has changed. Changed is called with locks held: it must
+// only take a note.
 type Watcher interface {
-	Changed(r *Replica)
+	Changed(r *Replica, n News)
 }
+
+// News is what has changed of a replica.
+type News uint8
+
+const (
+	// Readable: there may be more to read, for anybody, or the role is another.
+	Readable News = iota
+	// Committed: only the high watermark has moved, so there is more to read for
+	// consumers, but not for followers.
+	Committed
+)
 
 // New makes a replica whose role is not known yet.
 func New(o Options) *Replica {
@@ -181,7 +192,7 @@ func (r *Replica) Lead(a isr.Assignment, now time.Time) {
 	r.status.Store(&Status{Leader: r.self, LeaderEpoch: a.LeaderEpoch, PartitionEpoch: a.PartitionEpoch, Leading: true, EpochStart: end})
 	r.Log().SetHighWatermark(leader.HighWatermark())
 	r.mu.Unlock()
-	r.notify()
+	r.notify(Readable)
 }
 
 // take hands a newer partition epoch to the running leader; role is held.
@@ -194,7 +205,7 @@ func (r *Replica) take(a isr.Assignment, now time.Time) {
 		r.publishLocked()
 	}
 	r.mu.Unlock()
-	r.notify()
+	r.notify(Readable)
 }
 
 // Follow makes this replica a follower of leader (None: of nobody for now).
@@ -210,7 +221,7 @@ func (r *Replica) Follow(leader, leaderEpoch, partitionEpoch int32) {
 	r.status.Store(&Status{Leader: leader, LeaderEpoch: leaderEpoch, PartitionEpoch: partitionEpoch})
 	r.failWaitsLocked(&NotLeaderError{Topic: r.topic, Partition: r.id, Leader: leader, LeaderEpoch: leaderEpoch})
 	r.mu.Unlock()
-	r.notify()
+	r.notify(Readable)
 }
 
 // Retire ends the replica's life here: the topic was deleted, the partition
@@ -225,7 +236,7 @@ func (r *Replica) Retire(err error) {
 	r.status.Store(&s)
 	r.failWaitsLocked(err)
 	r.mu.Unlock()
-	r.notify()
+	r.notify(Readable)
 }
 
 // SwapLog puts a copy of the log, made in another log directory, in the place
@@ -263,7 +274,7 @@ func (r *Replica) SetConfig(c *config.Topic) {
 	}
 	r.mu.Unlock()
 	if moved {
-		r.notify()
+		r.notify(Readable)
 	}
 }
 
@@ -374,10 +385,10 @@ func (r *Replica) Unwatch(w Watcher) {
 	}
 }
 
-func (r *Replica) notify() {
+func (r *Replica) notify(n News) {
 	r.watch.Lock()
 	for _, w := range r.watch.set {
-		w.Changed(r)
+		w.Changed(r, n)
 	}
 	r.watch.Unlock()
 }

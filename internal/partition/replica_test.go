@@ -390,9 +390,12 @@ func raw(t *testing.T, l *storage.Log) []byte {
 }
 
 // counter is a Watcher.
-type counter struct{ n int }
+type counter struct {
+	n    int
+	last News
+}
 
-func (c *counter) Changed(*Replica) { c.n++ }
+func (c *counter) Changed(_ *Replica, n News) { c.n, c.last = c.n+1, n }
 
 func TestWatchersAreTold(t *testing.T) {
 	e := newReplica(t, nil)
@@ -406,6 +409,31 @@ func TestWatchersAreTold(t *testing.T) {
 	e.produce(t, AcksAll, "b")
 	if before < 2 || a.n != before || b.n <= before {
 		t.Fatalf("told %d then %d, the other %d", before, a.n, b.n)
+	}
+	before = b.n
+	if _, err := e.AppendAsLeader(AppendRequest{Records: oneBatch("c"), Version: 9, Acks: AcksLeader, Quiet: true}); err != nil {
+		t.Fatal(err)
+	}
+	if b.n != before {
+		t.Fatal("told of a quiet append")
+	}
+	if e.Tell(); b.n != before+1 || b.last != Readable {
+		t.Fatalf("told %d times of a quiet append, last of %d", b.n-before, b.last)
+	}
+}
+
+func TestWatchersAreToldWhatHasChanged(t *testing.T) {
+	e := newReplica(t, nil)
+	e.lead(1, 1, 2)
+	w := new(counter)
+	e.Watch(w)
+	a := e.produce(t, AcksLeader, "a")
+	if w.last != Readable {
+		t.Fatalf("an append is news of kind %d", w.last)
+	}
+	e.Fetched(isr.Fetch{Follower: 2, LeaderEpoch: 1, BrokerEpoch: -1, Offset: a.LastOffset + 1, Now: e.clock.Now()})
+	if w.last != Committed {
+		t.Fatalf("a fetch that moves the high watermark is news of kind %d", w.last)
 	}
 }
 

@@ -38,6 +38,10 @@ type Options struct {
 	// DialTimeout bounds the dial of one address and the ApiVersions exchange after
 	// it (socket.connection.setup.timeout.ms); 0: 10 s.
 	DialTimeout time.Duration
+	// Lend lets answers share one buffer: the byte slices of an answer are valid until
+	// the next Do. Such a Client is for one goroutine, which also reads the answers,
+	// and notices only while it waits for one that the node has hung up.
+	Lend bool
 	// MaxAnswer bounds the bytes of one answer; 0: 128 MiB, which is more than the
 	// largest batch that a broker takes, and what a fetch allows beside it.
 	MaxAnswer int32
@@ -105,7 +109,7 @@ func dialTCP(ctx context.Context, address string) (net.Conn, error) {
 // The version is the newest that both sides know, and not above req's own
 // (SetVersion); a req of version 0 has no wish. req is not changed, and may be
 // used again. The answer carries its version, and its byte slices are the
-// caller's.
+// caller's (but see Options.Lend).
 func (c *Client) Do(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
 	n, err := c.connect(ctx)
 	if err != nil {

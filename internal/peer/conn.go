@@ -17,11 +17,16 @@ import (
 )
 
 // conn is one connection and the requests on it. One goroutine reads the
-// answers; requests are written by their callers, one after another.
+// answers, with Options.Lend the one that asks; requests are written by their
+// callers, one after another.
 type conn struct {
 	client *Client
 	nc     net.Conn
 	addr   string // ip:port
+
+	// Of the goroutine that reads.
+	in   *bufio.Reader
+	lent []byte // with Options.Lend: the last answer
 
 	// versions is what the peer serves. It is set before others get the connection.
 	versions map[int16]wire.Range
@@ -45,7 +50,7 @@ type call struct {
 }
 
 func (c *Client) newConn(nc net.Conn, addr string) *conn {
-	n := &conn{client: c, nc: nc, addr: addr, turn: make(chan struct{}, 1)}
+	n := &conn{client: c, nc: nc, addr: addr, in: bufio.NewReaderSize(nc, readBuffer), turn: make(chan struct{}, 1)}
 	n.turn <- struct{}{}
 	return n
 }
@@ -118,6 +123,9 @@ func (n *conn) do(ctx context.Context, req kmsg.Request) (kmsg.Response, error) 
 	defer stop()
 	n.write(q, frame)
 	n.turn <- struct{}{}
+	if n.client.o.Lend {
+		n.readOne()
+	}
 	<-q.done
 	if q.err != nil {
 		return nil, q.err
@@ -150,23 +158,27 @@ const correlationAt = 4 + 2 + 2
 
 // read takes the answers until the connection ends.
 func (n *conn) read() {
-	r := bufio.NewReaderSize(n.nc, readBuffer)
-	for {
-		frame, err := readFrame(r, n.client.o.MaxAnswer)
-		var bad *answerError
-		switch {
-		case errors.As(err, &bad):
-			n.fail(BadAnswer, err)
-			return
-		case err != nil:
-			n.fail(Disconnected, err)
-			return
-		}
-		if err := n.deliver(frame); err != nil {
-			n.fail(BadAnswer, err)
-			return
-		}
+	for n.readOne() {
 	}
+}
+
+// readOne takes one answer. False: the connection has ended.
+func (n *conn) readOne() bool {
+	frame, err := n.frame()
+	var bad *answerError
+	switch {
+	case errors.As(err, &bad):
+		n.fail(BadAnswer, err)
+		return false
+	case err != nil:
+		n.fail(Disconnected, err)
+		return false
+	}
+	if err := n.deliver(frame); err != nil {
+		n.fail(BadAnswer, err)
+		return false
+	}
+	return true
 }
 
 const readBuffer = 4 << 10
@@ -193,21 +205,44 @@ func (n *conn) deliver(frame []byte) error {
 	return nil
 }
 
+// frame reads one answer, into what is lent if that is large enough.
+func (n *conn) frame() ([]byte, error) {
+	size, err := readSize(n.in, n.client.o.MaxAnswer)
+	if err != nil {
+		return nil, err
+	}
+	frame, err := readFrame(n.in, size, n.lent)
+	if n.client.o.Lend && cap(frame) <= keepFrame {
+		n.lent = frame
+	}
+	return frame, err
+}
+
 // answerError says what is wrong with the bytes of an answer.
 type answerError struct{ reason string }
 
 func (e *answerError) Error() string { return e.reason }
 
-// readFrame reads size and bytes of one answer. The size is checked, and memory
-// is taken as the bytes arrive: a size alone costs nothing.
-func readFrame(r io.Reader, limit int32) ([]byte, error) {
+// readSize reads and checks the size of one answer.
+func readSize(r io.Reader, limit int32) (int32, error) {
 	var prefix [4]byte
 	if _, err := io.ReadFull(r, prefix[:]); err != nil {
-		return nil, err
+		return 0, err
 	}
 	size := int32(binary.BigEndian.Uint32(prefix[:]))
 	if size < 4 || size > limit {
-		return nil, &answerError{fmt.Sprintf("an answer of %d bytes; the limit is %d", size, limit)}
+		return 0, &answerError{fmt.Sprintf("an answer of %d bytes; the limit is %d", size, limit)}
+	}
+	return size, nil
+}
+
+// readFrame reads the bytes of one answer. Memory is taken as they arrive: a size
+// alone costs nothing.
+func readFrame(r io.Reader, size int32, lent []byte) ([]byte, error) {
+	if int(size) <= cap(lent) {
+		frame := lent[:size]
+		_, err := io.ReadFull(r, frame)
+		return frame, err
 	}
 	frame := make([]byte, min(size, firstPiece))
 	for at := 0; ; {
@@ -223,8 +258,12 @@ func readFrame(r io.Reader, limit int32) ([]byte, error) {
 	}
 }
 
-// firstPiece is how much of a frame is allocated before anything has arrived.
-const firstPiece = 256 << 10
+const (
+	// firstPiece is how much of a frame is allocated before anything has arrived.
+	firstPiece = 256 << 10
+	// keepFrame is the largest frame that is kept for the next answer.
+	keepFrame = 2 << 20
+)
 
 // decode reads an answer into res, whose version is that of the request.
 func decode(frame []byte, id int32, res kmsg.Response) (err error) {

@@ -95,7 +95,9 @@ func (c *Client) openOne(ctx context.Context, addr string) (*conn, *Error) {
 		return nil, c.fail(dialKind(ctx, err), addr, err)
 	}
 	n := c.newConn(nc, addr)
-	c.work.Go(n.read)
+	if !c.o.Lend {
+		c.work.Go(n.read)
+	}
 	if err := n.hello(ctx); err != nil {
 		var e *Error
 		if !errors.As(err, &e) {

@@ -402,7 +402,12 @@ func FuzzAnswer(f *testing.F) {
 		}
 		req := kmsg.RequestForKey(key)
 		req.SetVersion(version)
-		frame, err := readFrame(bytes.NewReader(raw), 1<<20)
+		in := bytes.NewReader(raw)
+		size, err := readSize(in, 1<<20)
+		if err != nil {
+			return
+		}
+		frame, err := readFrame(in, size, nil)
 		if err != nil {
 			return
 		}

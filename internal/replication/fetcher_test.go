@@ -55,8 +55,8 @@ func newLeader(t *testing.T, c clock.Clock) *fakeLeader {
 	return l
 }
 
-func (l *fakeLeader) Changed(*partition.Replica) { poke(l.changed) }
-func (l *fakeLeader) Close()                     {}
+func (l *fakeLeader) Changed(*partition.Replica, partition.News) { poke(l.changed) }
+func (l *fakeLeader) Close()                                     {}
 
 func (l *fakeLeader) fail(err error) {
 	l.mu.Lock()

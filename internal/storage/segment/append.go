@@ -101,6 +101,7 @@ func (s *Segment) index(b []byte, pos int64, offsets, times *view, largest Times
 		// checkAppend has walked the same bytes.
 		e, rest, _ := batch.NextEntry(b)
 		largest = s.indexOne(e, pos, &offsets, &times, largest)
+		s.recent.add(e, pos)
 		pos, b = pos+int64(e.Len()), rest
 	}
 	if largest != before {

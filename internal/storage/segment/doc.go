@@ -22,8 +22,9 @@
 //
 // One goroutine at a time changes a segment (Append, AppendAborted, TruncateTo, Recover, Deactivate, Rename, Delete,
 // Close, Abandon): the owner's append lock sees to that. Everything else may run at any time in any goroutine. Readers
-// take no lock that Append holds: they load the size and an immutable view of each index. Flush holds the segment's
-// lock only while it hands index entries to the page cache, not while it syncs.
+// take no lock that Append holds for longer than it takes to note where a batch stands (recent.go): they load the size
+// and an immutable view of each index. Flush holds the segment's lock only while it hands index entries to the page
+// cache, not while it syncs.
 //
 // Bytes below Size never change, except by TruncateTo and Recover: a reader that runs into those gets an error or
 // bytes that are no more, so the owner must not let anyone read above what it may cut (the high watermark).
@@ -42,7 +43,7 @@
 //	Create → Append… → Flush (as often as wanted) → Deactivate (rolled) → Read… → Rename(SuffixDeleted) → Delete
 //	Open → SanityCheck → Recover when that fails or the last stop was not clean → Append or Read
 //
-// Files by subject: append.go with the roll conditions; read.go lookups by offset and timestamp; recover.go recovery,
-// truncation and checks; lifecycle.go flush, rename, close, delete; index.go and txnindex.go the index files; handle.go
-// opening and closing; dir.go the directory; names.go; errors.go.
+// Files by subject: append.go with the roll conditions; read.go lookups by offset and timestamp; recent.go the batches
+// appended last; recover.go recovery, truncation and checks; lifecycle.go flush, rename, close, delete; index.go and
+// txnindex.go the index files; handle.go opening and closing; dir.go the directory; names.go; errors.go.
 package segment

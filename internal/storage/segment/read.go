@@ -48,6 +48,9 @@ func (s *Segment) Position(offset int64) (Position, bool, error) {
 // position is Position on the open log file. The index entry below offset is a hint: it must lead to a batch that can
 // be the one it names.
 func (s *Segment) position(f *vfs.Shared, offset int64) (Position, bool, error) {
+	if p, ok := s.recent.find(offset); ok && p.End() <= s.size.Load() {
+		return p, true, nil
+	}
 	w := newWindow(s, f)
 	defer w.free()
 	for {

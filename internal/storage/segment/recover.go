@@ -20,6 +20,7 @@ func (s *Segment) TruncateTo(offset int64) (int64, error) {
 		cut, size = size-p.Pos, p.Pos
 	}
 	// Index entries first, then the size, then the bytes: a reader never follows an entry beyond the size.
+	s.recent.forget()
 	if err := s.truncateIndexes(offset, size); err != nil {
 		return 0, err
 	}
@@ -179,6 +180,7 @@ func (s *Segment) startRecovery() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	s.recent.forget()
 	s.size.Store(0)
 	// What a dead process wrote may not be on disk yet: the next Flush has to sync the bytes that are found.
 	s.log.dirty.Store(true)

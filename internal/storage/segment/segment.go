@@ -48,6 +48,7 @@ type Segment struct {
 	largest atomic.Pointer[TimestampOffset] // nil: not looked at yet
 	first   atomic.Pointer[int64]           // largest timestamp of the first batch; nil: not looked at yet
 	created atomic.Int64                    // ms
+	recent  recent
 
 	// flushMu orders callers of Flush and is held while they sync; nobody else takes it. Taken before mu.
 	flushMu sync.Mutex
