@@ -47,7 +47,7 @@ fuzz: ## each fuzz target for FUZZTIME
 	  for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do echo "== $$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p || exit 1; done; done
 
 # make bench ONLY=produce,consume SYSTEM=weir SMALL=1 LOCK=FILE
-bench: build ## the same load on Weir and on Apache Kafka; all of it (25 minutes) writes test/results/bench.json
+bench: build ## the same load on Weir and on Apache Kafka (all of it: 45 minutes); what both have run goes to test/results/bench.json
 	@mkdir -p bin && $(GO) test -c -o bin/weir-bench ./bench
 	@cd bench && WEIR_BIN=$(abspath $(BIN)) ../bin/weir-bench -test.run '^TestBench$$' -test.timeout 60m -full \
 	  $(if $(ONLY),-only $(ONLY)) $(if $(SYSTEM),-system $(SYSTEM)) $(if $(SMALL),-small) $(if $(LOCK),-lock $(LOCK))

@@ -144,7 +144,7 @@ func createTopic(t testing.TB, s System, name string, partitions int32, replicas
 		t.Fatalf("creating %s: %v", name, err)
 	}
 	var made topic
-	poll(t, patience, "leaders of "+name, func() (err error) {
+	poll(t, clusterLimit, "leaders of "+name, func() (err error) {
 		if made, err = c.leaders(name); err != nil {
 			return err
 		}

@@ -1,8 +1,10 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"slices"
 	"strings"
@@ -160,27 +162,77 @@ func number(v float64) string {
 	return fmt.Sprintf("%.3f", v)
 }
 
-// Save writes test/results/bench.json.
+// scenarioResult is a scenario in test/results/bench.json: what was measured, of which commit and when.
+type scenarioResult struct {
+	Name   string           `json:"name"`
+	Commit string           `json:"commit"`
+	Date   string           `json:"date"`
+	Rows   []map[string]any `json:"rows"`
+}
+
+// resultFile is the part of test/results/bench.json that is read again.
+type resultFile struct {
+	Figures struct {
+		Scenarios []scenarioResult `json:"scenarios"`
+	} `json:"figures"`
+}
+
+const resultName = "bench"
+
+// Save writes test/results/bench.json. Scenarios that were not run now stay in it as they were.
 func (r *Report) Save(t testing.TB) {
 	t.Helper()
-	rows := make([]map[string]any, 0, len(r.rows))
-	for _, row := range r.rows {
-		m := map[string]any{"scenario": row.Scenario, "name": row.Name, "unit": row.Unit}
-		for s, v := range row.Values {
-			m[string(s)] = rounded(v.Warm)
-			if !math.IsNaN(v.Cold) {
-				m[string(s)+" cold"] = rounded(v.Cold)
-			}
-		}
-		if ratio, ok := row.Ratio(); ok {
-			m["ratio"] = rounded(ratio)
-		}
-		if row.Goal > 0 {
-			m["goal"], m["verdict"] = rounded(row.Goal), row.Verdict()
-		}
-		rows = append(rows, m)
+	var old resultFile
+	if err := testnode.ReadResult(resultName, &old); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
 	}
-	testnode.WriteResult(t, "bench", time.Since(r.started), map[string]any{"rows": rows})
+	commit, err := testnode.Commit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := r.merge(old.Figures.Scenarios, commit, time.Now())
+	testnode.WriteResult(t, resultName, time.Since(r.started), map[string]any{"scenarios": out})
+}
+
+// merge puts what was measured now in the place of what was before.
+func (r *Report) merge(old []scenarioResult, commit string, now time.Time) []scenarioResult {
+	all := map[string]scenarioResult{}
+	for _, s := range old {
+		all[s.Name] = s
+	}
+	for i, row := range r.rows {
+		s := all[row.Scenario]
+		if i == 0 || r.rows[i-1].Scenario != row.Scenario {
+			s = scenarioResult{Name: row.Scenario, Commit: commit, Date: now.UTC().Format(time.RFC3339)}
+		}
+		s.Rows = append(s.Rows, row.fields())
+		all[row.Scenario] = s
+	}
+	out := make([]scenarioResult, 0, len(all))
+	for _, s := range Scenarios() {
+		if f, ok := all[s.Name]; ok {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// fields is the row as JSON.
+func (r *Row) fields() map[string]any {
+	m := map[string]any{"name": r.Name, "unit": r.Unit}
+	for s, v := range r.Values {
+		m[string(s)] = rounded(v.Warm)
+		if !math.IsNaN(v.Cold) {
+			m[string(s)+" cold"] = rounded(v.Cold)
+		}
+	}
+	if ratio, ok := r.Ratio(); ok {
+		m["ratio"] = rounded(ratio)
+	}
+	if r.Goal > 0 {
+		m["goal"], m["verdict"] = rounded(r.Goal), r.Verdict()
+	}
+	return m
 }
 
 // rounded keeps four significant digits, so that a file of results shows what changed and not noise.

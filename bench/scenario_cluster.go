@@ -94,10 +94,13 @@ func (b *Bench) faults(sys trio) {
 // askEvery is how often a cluster is asked for the state of many partitions, which costs it something.
 const askEvery = 20 * time.Millisecond
 
+// clusterLimit is how long it may take until all partitions of a cluster are as they should be.
+const clusterLimit = 10 * time.Minute
+
 // goesOn waits until others lead the partitions without a node.
 func (b *Bench) goesOn(sys trio, name string, without *testnode.Node) {
 	b.Helper()
-	pollEvery(b.T, askEvery, patience, "others lead "+name, func() error {
+	pollEvery(b.T, askEvery, clusterLimit, "others lead "+name, func() error {
 		return each(sys, []string{name}, func(tp topic, p int) error {
 			if tp.leaders[p] == without.Addr || tp.isr[p] == members {
 				return fmt.Errorf("%s-%d: node %d leads or is in sync", tp.name, p, without.ID)
@@ -110,7 +113,7 @@ func (b *Bench) goesOn(sys trio, name string, without *testnode.Node) {
 // whole waits until all replicas of all partitions are in sync.
 func (b *Bench) whole(sys trio, names []string) {
 	b.Helper()
-	pollEvery(b.T, askEvery, patience, "all replicas are in sync", func() error {
+	pollEvery(b.T, askEvery, clusterLimit, "all replicas are in sync", func() error {
 		return each(sys, names, func(tp topic, p int) error {
 			if tp.isr[p] < members {
 				return fmt.Errorf("%s-%d: %d in sync", tp.name, p, tp.isr[p])
@@ -126,7 +129,7 @@ func (b *Bench) preferred(sys trio, names []string) {
 	if err := sys.electPreferred(); err != nil {
 		b.Fatal(err)
 	}
-	pollEvery(b.T, askEvery, patience, "preferred leaders lead", func() error {
+	pollEvery(b.T, askEvery, clusterLimit, "preferred leaders lead", func() error {
 		return each(sys, names, func(tp topic, p int) error {
 			if !tp.preferred[p] {
 				return fmt.Errorf("%s-%d: another leads", tp.name, p)
@@ -134,7 +137,7 @@ func (b *Bench) preferred(sys trio, names []string) {
 			return nil
 		})
 	})
-	pollEvery(b.T, askEvery, patience, "preferred leaders answer", func() error { return sys.lead(names) })
+	pollEvery(b.T, askEvery, clusterLimit, "preferred leaders answer", func() error { return sys.lead(names) })
 }
 
 // each looks at every partition of some topics, as one of the nodes tells of it.

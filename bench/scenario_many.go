@@ -40,7 +40,7 @@ func manyScenario(b *Bench) {
 		for _, name := range names {
 			b.goesOn(sys, name, n)
 		}
-		pollEvery(b.T, askEvery, patience, "others answer", func() error { return sys.lead(names) })
+		pollEvery(b.T, askEvery, clusterLimit, "others answer", func() error { return sys.lead(names) })
 	})))
 	memory("of the other two")
 	b.put(Figure{Name: "restart until all are in sync", Unit: "s"}, single(b.timed(func() {

@@ -64,6 +64,28 @@ func SaveResult(name string, took time.Duration, figures map[string]any) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
+// ReadResult reads test/results/NAME.json; fs.ErrNotExist when there is none.
+func ReadResult(name string, into any) error {
+	root, err := Root()
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(filepath.Join(root, "test", "results", name+".json"))
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
+}
+
+// Commit is the commit that is tested, as SaveResult notes it.
+func Commit() (string, error) {
+	root, err := Root()
+	if err != nil {
+		return "", err
+	}
+	return commit(root)
+}
+
 func commit(root string) (string, error) {
 	cmd := exec.Command("git", "describe", "--always", "--dirty", "--abbrev=12")
 	cmd.Dir = root
