@@ -219,7 +219,9 @@ func (s *sim) describeConsumers(id string) {
 		return
 	}
 	s.printf("%s epoch %d assignment epoch %d assignor %s\n", d.State, d.Epoch, d.AssignmentEpoch, d.AssignorName)
-	slices.SortFunc(d.Members, func(a, b kmsg.ConsumerGroupDescribeResponseGroupMember) int { return strings.Compare(a.MemberID, b.MemberID) })
+	slices.SortFunc(d.Members, func(a, b kmsg.ConsumerGroupDescribeResponseGroupMember) int {
+		return strings.Compare(a.MemberID, b.MemberID)
+	})
 	show := func(tps []kmsg.AssignmentTopicPartition) string {
 		rows := map[uuid.UUID][]string{}
 		for _, t := range tps {

@@ -46,7 +46,7 @@ type soft struct {
 	groups map[string]*classic.Group
 	// consumers has what is not stored of consumer groups that have been used.
 	consumers map[string]*consumer.Soft
-	timers deadline.Queue[classic.Timer]
+	timers    deadline.Queue[classic.Timer]
 }
 
 // Stats counts what the core did since it was made.

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/batch"
+	"weir/internal/group/consumer"
 	"weir/internal/records"
 )
 
@@ -191,21 +192,40 @@ func (s *session) groupRecords(p int32, groups ...string) {
 		if b, ok := e.Batch(); ok {
 			heading = fmt.Sprintf("batch of partition %d: %s producer=%d/%d/%d txn=%t %s", p, b.Codec(), b.ProducerID(), b.ProducerEpoch(), b.BaseSequence(), b.IsTransactional(), b.TimestampType())
 		}
+		var lines []string
 		for r, err := range e.Records(buf) {
 			if err != nil {
 				s.Fatal(err)
 			}
-			text := s.groupRecord(r.Key, r.Value, groups)
-			if text == "" {
-				continue
+			if text := s.groupRecord(r.Key, r.Value, groups); text != "" {
+				lines = append(lines, fmt.Sprintf("%s headers=%d", text, len(r.Headers)))
 			}
-			if heading != "" {
-				s.note("%s", heading)
-				heading = ""
-			}
-			s.note("%s headers=%d", text, len(r.Headers))
+		}
+		if len(lines) > 0 && !s.hide["batch"] {
+			s.note("%s", heading)
+		}
+		for _, line := range sortRuns(lines) {
+			s.note("%s", line)
 		}
 	}
+}
+
+// sortRuns sorts records of one kind that follow each other: the members of consumer
+// groups stand in the order of a hash table.
+func sortRuns(lines []string) []string {
+	kind := func(line string) string {
+		kind, _, _ := strings.Cut(line, " of ")
+		return kind
+	}
+	for i := 0; i < len(lines); {
+		j := i + 1
+		for j < len(lines) && kind(lines[j]) == kind(lines[i]) && !strings.HasPrefix(lines[i], "offset ") {
+			j++
+		}
+		slices.Sort(lines[i:j])
+		i = j
+	}
+	return lines
 }
 
 // groupRecord reads one record of __consumer_offsets, "" for that of another group.
@@ -246,7 +266,11 @@ func (s *session) groupRecord(key, value []byte, groups []string) string {
 		}
 		fail(val.ReadFrom(v, version))
 		return fmt.Sprintf("group %s v%d: type=%q generation=%d protocol=%s leader=%s since=%s%s", key.Group, version, val.ProtocolType, val.Generation, str(val.Protocol),
-			s.names.text(str(val.Leader)), p.number("", val.CurrentStateTimestamp), s.memberRecords(val.Members))
+			s.memberName(str(val.Leader)), p.number("", val.CurrentStateTimestamp), s.memberRecords(val.Members))
+	}
+	if consumer.IsKind(kind) {
+		text, _ := s.consumerRecord(kind, k, v, version, groups)
+		return text
 	}
 	return fmt.Sprintf("record of type %d", kind)
 }
@@ -265,7 +289,7 @@ func (s *session) memberRecords(members []records.GroupMetadataValueMemberMetada
 	})
 	out := ""
 	for _, m := range members {
-		out += fmt.Sprintf("\n  member %s instance=%s client=%s host=%s session=%d rebalance=%d subscription=%q assignment=%q", s.names.text(m.MemberID), str(m.GroupInstanceID),
+		out += fmt.Sprintf("\n  member %s instance=%s client=%s host=%s session=%d rebalance=%d subscription=%q assignment=%q", s.memberName(m.MemberID), str(m.GroupInstanceID),
 			m.ClientID, m.ClientHost, m.SessionTimeout, m.RebalanceTimeout, m.Subscription, m.Assignment)
 	}
 	return out

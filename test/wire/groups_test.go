@@ -22,7 +22,7 @@ func groupCases() []testCase {
 		{name: "group-heartbeat-leave-errors", run: heartbeatAndLeaveErrors},
 		{name: "group-session-ends", run: sessionEnds},
 		{name: "group-max-size", run: groupMaxSize},
-	}, staticMemberCases(), groupOffsetCases(), groupAdminCases())
+	}, staticMemberCases(), groupOffsetCases(), groupAdminCases(), consumerCases())
 }
 
 // subscription is a consumer's: version 1, topics, no user data, nothing owned.

@@ -32,7 +32,11 @@ func Upgrade(s *Step, old *classic.Group) (*Group, *Error) {
 	g := &Group{ID: old.ID, Epoch: old.Generation(), AssignmentEpoch: old.Generation()}
 	for _, m := range old.Members() {
 		n, why := upgraded(s, m, *old.Protocol(), old.Generation())
-		if why != "" {
+		switch why {
+		case "":
+		case broken:
+			return nil, refuse(kerr.UnknownServerError, broken)
+		default:
 			return nil, cannot(why)
 		}
 		g.targets = set(g.targets, n.ID, n.Assigned.assignment())
@@ -47,12 +51,25 @@ func Upgrade(s *Step, old *classic.Group) (*Group, *Error) {
 	return g, nil
 }
 
+// Why a member's embedded protocol cannot be read: it ends within a number, which
+// Kafka has an error for, or a length in it is wrong, on which Kafka fails.
+const (
+	malformed = "the embedded consumer protocol is malformed"
+	broken    = "the embedded consumer protocol is broken"
+)
+
+func whyUnreadable(b []byte) string {
+	if len(b) < 6 { // version, length of the topics
+		return malformed
+	}
+	return broken
+}
+
 // upgraded is a member of a classic group, or why it cannot be one any more.
 func upgraded(s *Step, m *classic.Member, protocol string, generation int32) (n *Member, why string) {
-	const malformed = "the embedded consumer protocol is malformed"
 	sub, version := subscriptionOf(m.Metadata(protocol))
 	if version < 0 {
-		return nil, malformed
+		return nil, whyUnreadable(m.Metadata(protocol))
 	}
 	n = newMember(m.ID)
 	n.Epoch, n.PreviousEpoch, n.Assigned = generation, generation, Owned{}
@@ -60,10 +77,10 @@ func upgraded(s *Step, m *classic.Member, protocol string, generation int32) (n 
 		var a records.ConsumerProtocolAssignment
 		version, body := protocolVersion(m.Assignment)
 		if version < 0 {
-			return nil, malformed
+			return nil, whyUnreadable(m.Assignment)
 		}
 		if _, err := a.ReadPrefix(body, min(version, newestProtocol)); err != nil {
-			return nil, malformed
+			return nil, whyUnreadable(m.Assignment)
 		}
 		if len(a.UserData) > 0 {
 			return nil, "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default assignor before re-attempting the upgrade"

@@ -90,7 +90,7 @@ func (g *Group) Heartbeat(s *Step, soft *Soft, q *kmsg.ConsumerGroupHeartbeatReq
 func Refused(version int16, err *Error) *kmsg.ConsumerGroupHeartbeatResponse {
 	r := kmsg.NewPtrConsumerGroupHeartbeatResponse()
 	r.Version, r.ErrorCode = version, err.Kind.Code
-	if err.Text != "" {
+	if err.Text != "" && err.Kind != kerr.UnknownServerError { // of which Kafka tells nothing
 		r.ErrorMessage = &err.Text
 	}
 	return r

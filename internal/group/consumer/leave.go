@@ -194,13 +194,13 @@ func (m *Member) stale() *kerr.Error {
 
 // CheckFetch is whether a member may read offsets; id is nil when it does not say.
 func (g *Group) CheckFetch(id *string, epoch int32) *kerr.Error {
-	if id == nil && epoch < 0 {
+	switch {
+	case id == nil && epoch < 0:
 		return nil
+	case id == nil:
+		return kerr.UnknownServerError // Kafka fails on it
 	}
-	var m *Member
-	if id != nil {
-		m = g.Member(*id)
-	}
+	m := g.Member(*id)
 	switch {
 	case m == nil:
 		return kerr.UnknownMemberID
