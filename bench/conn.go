@@ -285,13 +285,16 @@ func (c *conn) producerID() (id int64, epoch int16, err error) {
 	req := kmsg.NewInitProducerIDRequest()
 	req.Version = initProducerIDVersion
 	resp := kmsg.NewInitProducerIDResponse()
-	for range 100 { // a fresh Apache Kafka answers COORDINATOR_LOAD_IN_PROGRESS until it has a block of ids
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for deadline := time.Now().Add(patience); ; <-again.C {
 		if err := c.ask(&req, &resp); err != nil {
 			return 0, 0, err
 		}
-		if err = kerr.ErrorForCode(resp.ErrorCode); err == nil || !errors.Is(err, kerr.CoordinatorLoadInProgress) {
-			break
+		// A fresh Apache Kafka answers COORDINATOR_LOAD_IN_PROGRESS until it has a block of ids.
+		err = kerr.ErrorForCode(resp.ErrorCode)
+		if !errors.Is(err, kerr.CoordinatorLoadInProgress) || time.Now().After(deadline) {
+			return resp.ProducerID, resp.ProducerEpoch, err
 		}
 	}
-	return resp.ProducerID, resp.ProducerEpoch, err
 }
