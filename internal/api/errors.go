@@ -25,8 +25,7 @@ func (r *refusal) Error() string { return r.text }
 func refuse(kind *kerr.Error, text string) error { return &refusal{kind, text} }
 
 var (
-	errUnknownPartition      = refuse(kerr.UnknownTopicOrPartition, "This server does not host this topic-partition.")
-	errTransactionsNotServed = refuse(kerr.InvalidTxnState, "This server does not serve transactions yet: use an idempotent producer without a transactional.id.")
+	errUnknownPartition = refuse(kerr.UnknownTopicOrPartition, "This server does not host this topic-partition.")
 )
 
 // code is the Kafka error code of an error of any lower package, 0 for nil.

@@ -27,7 +27,6 @@ func TestErrorCodes(t *testing.T) {
 	}{
 		{kerr.UnknownTopicID, kerr.UnknownTopicID},
 		{errUnknownPartition, kerr.UnknownTopicOrPartition},
-		{errTransactionsNotServed, kerr.InvalidTxnState},
 		{&batch.InvalidRecordError{Code: kerr.InvalidTimestamp.Code}, kerr.InvalidTimestamp},
 		{&batch.InvalidRecordError{Code: kerr.MessageTooLarge.Code}, kerr.MessageTooLarge},
 		{&batch.InvalidRecordError{Code: kerr.UnknownServerError.Code}, kerr.UnknownServerError},

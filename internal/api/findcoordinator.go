@@ -29,19 +29,30 @@ const (
 //	v4  several keys at once (KIP-699)
 //	v6  share coordinators (KIP-932)
 //
-// The topic that the groups are kept in is created by the first request; until it
-// has leaders the answer is COORDINATOR_NOT_AVAILABLE.
+// The topic that a coordinator keeps its state in is created by the first request;
+// until it has leaders the answer is COORDINATOR_NOT_AVAILABLE.
 //
-// Not implemented: transaction and share coordinators are refused with INVALID_REQUEST.
+// Not implemented: share coordinators are refused with INVALID_REQUEST.
 type FindCoordinator struct {
-	Images     Images
-	Controller Controller
-	Groups     interface{ Partition(id string) int32 }
-	// Topic is how __consumer_offsets is created.
-	Topic  InternalTopic
-	Logger *slog.Logger
+	Images       Images
+	Controller   Controller
+	Groups, Txns Coordinated
+	Logger       *slog.Logger
+}
 
-	creating atomic.Bool // a request to the controller is on its way
+// Coordinated is one kind of coordinator.
+type Coordinated struct {
+	// Keys tells which partition of the topic a key belongs to.
+	Keys interface{ Partition(id string) int32 }
+	// Topic is how the coordinator's topic is created.
+	Topic InternalTopic
+	// creating: a request to the controller is on its way.
+	creating *atomic.Bool
+}
+
+// NewCoordinated makes a kind of coordinator.
+func NewCoordinated(keys interface{ Partition(id string) int32 }, topic InternalTopic) Coordinated {
+	return Coordinated{Keys: keys, Topic: topic, creating: new(atomic.Bool)}
 }
 
 // InternalTopic is how an internal topic is created.
@@ -92,10 +103,11 @@ func (h *FindCoordinator) find(key string, req *kmsg.FindCoordinatorRequest, lis
 	if req.Version < 4 {
 		notAvailable, share = kerr.CoordinatorNotAvailable.Description, kerr.InvalidRequest.Description
 	}
+	of := h.Groups
 	switch kind := req.CoordinatorType; {
 	case kind == groupCoordinator:
 	case kind == txnCoordinator:
-		return fail(kerr.InvalidRequest, errTransactionsNotServed.Error())
+		of = h.Txns
 	case kind == shareCoordinator && req.Version >= 6 && sharePartition(key):
 		return fail(kerr.InvalidRequest, "This server does not serve share groups yet.")
 	case kind == shareCoordinator:
@@ -104,12 +116,12 @@ func (h *FindCoordinator) find(key string, req *kmsg.FindCoordinatorRequest, lis
 		return fail(kerr.InvalidRequest, kerr.InvalidRequest.Description)
 	}
 	img := h.Images.Image()
-	t, ok := img.Topic(h.Topic.Name)
+	t, ok := img.Topic(of.Topic.Name)
 	if !ok {
-		h.create(img)
+		h.create(of, img)
 		return fail(kerr.CoordinatorNotAvailable, notAvailable)
 	}
-	p, ok := t.Partition(h.Groups.Partition(key))
+	p, ok := t.Partition(of.Keys.Partition(key))
 	if !ok {
 		return fail(kerr.CoordinatorNotAvailable, notAvailable)
 	}
@@ -148,17 +160,17 @@ func cutLast(s, sep string) (before, after string, found bool) {
 
 // create asks the controller for the topic. The client asks again, and is not
 // made to wait here: it may name several keys.
-func (h *FindCoordinator) create(img *image.Image) {
-	if !h.creating.CompareAndSwap(false, true) {
+func (h *FindCoordinator) create(of Coordinated, img *image.Image) {
+	if !of.creating.CompareAndSwap(false, true) {
 		return
 	}
 	go func() {
-		defer h.creating.Store(false)
+		defer of.creating.Store(false)
 		ctx, cancel := context.WithTimeout(context.Background(), internalTopicWait)
 		defer cancel()
-		res, err := h.Controller.Do(ctx, h.Topic.request(img))
+		res, err := h.Controller.Do(ctx, of.Topic.request(img))
 		if err != nil {
-			h.Logger.Warn("an internal topic could not be created: it is tried again when a client asks", "topic", h.Topic.Name, "err", err)
+			h.Logger.Warn("an internal topic could not be created: it is tried again when a client asks", "topic", of.Topic.Name, "err", err)
 			return
 		}
 		for _, t := range res.(*kmsg.CreateTopicsResponse).Topics {
@@ -167,10 +179,10 @@ func (h *FindCoordinator) create(img *image.Image) {
 				if t.ErrorMessage != nil {
 					text = *t.ErrorMessage
 				}
-				h.Logger.Warn("an internal topic could not be created: it is tried again when a client asks", "topic", h.Topic.Name, "err", kerr.ErrorForCode(t.ErrorCode), "message", text)
+				h.Logger.Warn("an internal topic could not be created: it is tried again when a client asks", "topic", of.Topic.Name, "err", kerr.ErrorForCode(t.ErrorCode), "message", text)
 			}
 		}
-		h.Images.WaitFor(ctx, func(i *image.Image) bool { _, ok := i.Topic(h.Topic.Name); return ok })
+		h.Images.WaitFor(ctx, func(i *image.Image) bool { _, ok := i.Topic(of.Topic.Name); return ok })
 	}()
 }
 

@@ -40,6 +40,7 @@ type Groups interface {
 	Consumers
 	Offsets
 	Registry
+	TxnCommit(ctx context.Context, q *kmsg.TxnOffsetCommitRequest, verify bool) *kmsg.TxnOffsetCommitResponse
 	// Partition is the partition of __consumer_offsets that a group belongs to.
 	Partition(id string) int32
 }

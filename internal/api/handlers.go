@@ -2,6 +2,7 @@ package api
 
 import (
 	"log/slog"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -33,8 +34,14 @@ type Node struct {
 	Logger    *slog.Logger
 	Loggers   Loggers // whose levels clients may change
 
-	Groups     Groups
-	GroupTopic InternalTopic // how __consumer_offsets is created
+	Groups Groups
+	Txns   Transactions
+	IDs    *ProducerIDs
+	// How __consumer_offsets and __transaction_state are created.
+	GroupTopic, TxnTopic InternalTopic
+	Markers              *Markers
+	// TxnBackoff and TxnBackoffMax, see Verification.
+	TxnBackoff, TxnBackoffMax time.Duration
 
 	Gone             func(*image.Broker) bool // see Metadata
 	Throttle         Throttle                 // of leaders, see Fetch
@@ -51,7 +58,10 @@ func (n *Node) BrokerTable() *Table {
 	versions := &ApiVersions{Images: n.Images, Supported: n.Supported, KRaft: n.KRaft}
 	handlers := []Handler{
 		versions,
-		&Produce{Images: n.Images, Replicas: n.Replicas, Clock: n.Clock},
+		&Produce{
+			Images: n.Images, Replicas: n.Replicas, Clock: n.Clock,
+			Verification: Verification{Txns: n.Txns, Configs: n.Configs, Backoff: n.TxnBackoff, BackoffMax: n.TxnBackoffMax, Clock: n.Clock},
+		},
 		&Fetch{
 			Images: n.Images, Replicas: n.Replicas, Sessions: NewSessions(n.Clock, n.SessionSlots),
 			Clock: n.Clock, Buffers: n.Buffers, MaxBytes: n.FetchMaxBytes, NearRacks: n.NearRacks, Throttle: n.Throttle,
@@ -59,10 +69,9 @@ func (n *Node) BrokerTable() *Table {
 		&ListOffsets{Images: n.Images, Replicas: n.Replicas},
 		&Metadata{
 			Images: n.Images, Controller: n.Controller, ClusterID: n.ClusterID, Gone: n.Gone,
-			AutoCreate: n.AutoCreateTopics, Created: n.CreatedTopics, GroupTopic: n.GroupTopic,
+			AutoCreate: n.AutoCreateTopics, Created: n.CreatedTopics, Internal: []InternalTopic{n.GroupTopic, n.TxnTopic},
 		},
 		&DescribeTopicPartitions{Images: n.Images, MaxPartitions: n.MaxPartitions},
-		&InitProducerID{IDs: &ProducerIDs{Controller: n.Controller, NodeID: n.NodeID, Epoch: n.Epoch, Images: n.Images}},
 		&OffsetForLeaderEpoch{Images: n.Images, Replicas: n.Replicas},
 		&DeleteRecords{Images: n.Images, Replicas: n.Replicas, Clock: n.Clock},
 		&DescribeProducers{Images: n.Images, Replicas: n.Replicas},
@@ -78,6 +87,7 @@ func (n *Node) BrokerTable() *Table {
 		})
 	}
 	handlers = append(handlers, n.groups()...)
+	handlers = append(handlers, n.transactions()...)
 	handlers = append(handlers, n.consumers()...)
 	handlers = append(handlers, &Forward{API: kmsg.DescribeQuorum, Controller: n.Controller})
 	return n.table(versions, append(handlers, n.administration(n.Controller)...))
@@ -86,7 +96,10 @@ func (n *Node) BrokerTable() *Table {
 // groups is what members of groups use.
 func (n *Node) groups() []Handler {
 	return []Handler{
-		&FindCoordinator{Images: n.Images, Controller: n.Controller, Groups: n.Groups, Topic: n.GroupTopic, Logger: n.Logger},
+		&FindCoordinator{
+			Images: n.Images, Controller: n.Controller, Logger: n.Logger,
+			Groups: NewCoordinated(n.Groups, n.GroupTopic), Txns: NewCoordinated(n.Txns, n.TxnTopic),
+		},
 		&JoinGroup{n.Groups},
 		&SyncGroup{n.Groups},
 		&Heartbeat{n.Groups},
@@ -97,6 +110,20 @@ func (n *Node) groups() []Handler {
 		&DescribeGroups{n.Groups},
 		&ListGroups{n.Groups},
 		&DeleteGroups{n.Groups},
+	}
+}
+
+// transactions is what transactional producers use, and those who look after them.
+func (n *Node) transactions() []Handler {
+	return []Handler{
+		&InitProducerID{n.IDs, n.Txns},
+		&AddPartitionsToTxn{n.Images, n.Txns},
+		&AddOffsetsToTxn{n.Txns, n.Groups},
+		&EndTxn{n.Txns},
+		&TxnOffsetCommit{n.Images, n.Groups, n.Configs},
+		&WriteTxnMarkers{n.Markers},
+		&DescribeTransactions{n.Txns},
+		&ListTransactions{n.Txns},
 	}
 }
 

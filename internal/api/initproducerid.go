@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/image"
+	"weir/internal/txn"
 	"weir/internal/wire"
 )
 
@@ -15,18 +16,18 @@ import (
 //
 //	v2  flexible
 //	v3  the client's present id and epoch (KIP-360)
-//	v4  PRODUCER_FENCED
-//
-// Not implemented: transactional ids, answered NOT_COORDINATOR, since no broker
-// coordinates transactions yet.
+//	v4  PRODUCER_FENCED; before, INVALID_PRODUCER_EPOCH
+//	v5  TRANSACTION_ABORTABLE
 type InitProducerID struct {
-	IDs *ProducerIDs
+	IDs  *ProducerIDs
+	Txns TxnProducers
 }
 
 // Key is InitProducerId.
 func (*InitProducerID) Key() kmsg.Key { return kmsg.InitProducerID }
 
-// Handle gives an idempotent producer a fresh id with epoch 0, whatever it had before.
+// Handle gives an idempotent producer a fresh id with epoch 0, whatever it had before,
+// and one with a transactional id what its coordinator says.
 func (h *InitProducerID) Handle(ctx context.Context, _ *Call, r kmsg.Request) wire.Response {
 	req := as[*kmsg.InitProducerIDRequest](r)
 	res := responseTo[*kmsg.InitProducerIDResponse](r)
@@ -36,7 +37,12 @@ func (h *InitProducerID) Handle(ctx context.Context, _ *Call, r kmsg.Request) wi
 		req.TransactionalID != nil && *req.TransactionalID == "":
 		res.ErrorCode = kerr.InvalidRequest.Code
 	case req.TransactionalID != nil:
-		res.ErrorCode = kerr.NotCoordinator.Code
+		was := txn.NoIdentity()
+		if req.Version >= 3 {
+			was = txn.Identity{ProducerID: req.ProducerID, Epoch: req.ProducerEpoch}
+		}
+		is, err := h.Txns.Init(ctx, *req.TransactionalID, req.TransactionTimeoutMillis, was)
+		res.ProducerID, res.ProducerEpoch, res.ErrorCode = is.ProducerID, is.Epoch, fencedBefore(err, req.Version, 4)
 	default:
 		id, err := h.IDs.Next(ctx)
 		if err != nil {

@@ -34,10 +34,10 @@ type Metadata struct {
 	ClusterID  string
 	// AutoCreate is auto.create.topics.enable.
 	AutoCreate bool
-	// Created is the form of topics that are created so, and GroupTopic that of
-	// the one internal topic that clients may ask for first.
-	Created    NewTopic
-	GroupTopic InternalTopic
+	// Created is the form of topics that are created so, and Internal that of
+	// internal topics that clients may ask for first.
+	Created  NewTopic
+	Internal []InternalTopic
 	// Gone tells whether this node has found a leader's process ended, before the
 	// controller has given its partitions another leader.
 	Gone func(*image.Broker) bool
@@ -154,8 +154,10 @@ func (m *Metadata) create(ctx context.Context, req *kmsg.MetadataRequest, img *i
 
 // created is the topic that a name stands for.
 func (m *Metadata) created(name string, img *image.Image) kmsg.CreateTopicsRequestTopic {
-	if name == m.GroupTopic.Name {
-		return m.GroupTopic.request(img).Topics[0]
+	for i := range m.Internal {
+		if name == m.Internal[i].Name {
+			return m.Internal[i].request(img).Topics[0]
+		}
 	}
 	t := kmsg.NewCreateTopicsRequestTopic()
 	t.Topic, t.NumPartitions, t.ReplicationFactor = name, m.Created.Partitions, m.Created.Replicas

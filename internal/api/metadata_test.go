@@ -11,8 +11,8 @@ import (
 // keeps its own.
 func TestCreatedTopics(t *testing.T) {
 	m := &Metadata{
-		Created:    NewTopic{Partitions: 5, Replicas: -1},
-		GroupTopic: InternalTopic{Name: "__consumer_offsets", Partitions: 50, Replicas: 2, Configs: map[string]string{"cleanup.policy": "compact"}},
+		Created:  NewTopic{Partitions: 5, Replicas: -1},
+		Internal: []InternalTopic{{Name: "__consumer_offsets", Partitions: 50, Replicas: 2, Configs: map[string]string{"cleanup.policy": "compact"}}},
 	}
 	if got := m.created("a", image.New()); got.Topic != "a" || got.NumPartitions != 5 || got.ReplicationFactor != -1 || len(got.Configs) != 0 {
 		t.Errorf("%+v", got)

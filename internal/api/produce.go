@@ -13,6 +13,7 @@ import (
 	"weir/internal/clock"
 	"weir/internal/image"
 	"weir/internal/partition"
+	"weir/internal/storage/producer"
 	"weir/internal/uuid"
 	"weir/internal/wire"
 )
@@ -20,20 +21,20 @@ import (
 // Produce appends record batches (API key 0), versions 0–13.
 //
 //	v0–v2   message sets v0/v1, converted to batches v2; v1 throttle, v2 log append time
-//	v3      batches v2, exactly one per partition; transactional id
+//	v3      batches v2, exactly one per partition; transactional id, verified before the append (KIP-890)
 //	v5      log start offset in the answer
 //	v7      zstd (KIP-110)
 //	v8      record errors and a message (KIP-467)
 //	v9      flexible
 //	v10     current leader and its address in the answer (KIP-951)
+//	v11     TRANSACTION_ABORTABLE
+//	v12     the request itself makes its partitions part of the transaction
 //	v13     topics by id (KIP-516)
-//
-// Not implemented: transactional batches are refused with INVALID_TXN_STATE
-// until transactions are served.
 type Produce struct {
-	Images   Images
-	Replicas Replicas
-	Clock    clock.Clock
+	Images       Images
+	Replicas     Replicas
+	Clock        clock.Clock
+	Verification Verification
 }
 
 // Key is Produce.
@@ -47,6 +48,11 @@ type produced struct {
 	res  *kmsg.ProduceResponse
 	img  *image.Image
 	acks partition.Acks
+
+	// Of a transactional request: what its partitions' verification gave, and
+	// whether that is waived.
+	verified   map[*kmsg.ProduceRequestTopicPartition]*verified
+	unverified bool
 
 	quiet   bool // see several
 	failed  bool // some partition has an error
@@ -66,7 +72,14 @@ type produceWait struct {
 func (p *Produce) Handle(ctx context.Context, c *Call, r kmsg.Request) wire.Response {
 	req := as[*kmsg.ProduceRequest](r)
 	d := &produced{p: p, c: c, req: req, res: responseTo[*kmsg.ProduceResponse](r), img: p.Images.Image(), acks: partition.Acks(req.Acks), quiet: several(req)}
-	d.appendAll()
+	var whole error
+	switch {
+	case req.TransactionID != nil:
+		whole = d.verify(ctx) // it waits before the append: nothing of this connection overtakes it
+	case transactional(req):
+		whole = kerr.TransactionalIDAuthorizationFailed
+	}
+	d.appendAll(whole)
 	switch {
 	case req.Acks == 0 && d.failed:
 		// There is no answer to put the error in: closing makes the client look (KafkaApis.handleProduceRequest).
@@ -81,10 +94,11 @@ func (p *Produce) Handle(ctx context.Context, c *Call, r kmsg.Request) wire.Resp
 	return wire.Pending{Done: done, Finish: d.answer}
 }
 
-// appendAll appends every partition's batch. A partition that the request names
-// twice counts once, with its last batch, as in Kafka.
-func (d *produced) appendAll() {
-	last, unauthorized := lastNamed(d.req), d.req.TransactionID == nil && transactional(d.req)
+// appendAll appends every partition's batch, or refuses them all when whole is an
+// error. A partition that the request names twice counts once, with its last batch,
+// as in Kafka.
+func (d *produced) appendAll(whole error) {
+	last := lastNamed(d.req)
 	d.res.Topics = make([]kmsg.ProduceResponseTopic, 0, len(d.req.Topics))
 	for i := range d.req.Topics {
 		t := &d.req.Topics[i]
@@ -92,8 +106,8 @@ func (d *produced) appendAll() {
 		rt.Topic, rt.TopicID = t.Topic, t.TopicID
 		rt.Partitions = make([]kmsg.ProduceResponseTopicPartition, 0, len(t.Partitions))
 		topic, err := d.lookup(t)
-		if unauthorized {
-			err = kerr.TransactionalIDAuthorizationFailed // of the whole request, as Kafka checks it first
+		if whole != nil {
+			err = whole
 		}
 		for j := range t.Partitions {
 			q := &t.Partitions[j]
@@ -215,18 +229,25 @@ func (d *produced) appendOne(t *image.Topic, q *kmsg.ProduceRequestTopicPartitio
 	}
 	replica.Stats().ProduceRequests.Add(1)
 	if d.req.Version >= 3 {
-		b, err := batch.Single(q.Records, d.req.Version)
-		if err == nil && b.IsTransactional() {
-			err = errTransactionsNotServed
-		}
-		if err != nil {
+		if _, err := batch.Single(q.Records, d.req.Version); err != nil {
 			d.fail(rp, err)
 			rp.ErrorMessage = unreadable(err)
 			return
 		}
 	}
+	guard := producer.NoGuard
+	if v := d.verified[q]; v != nil {
+		if v.err != nil {
+			d.fail(rp, v.err)
+			if v.text != "" {
+				rp.ErrorMessage = &v.text
+			}
+			return
+		}
+		guard = v.guard
+	}
 	a, err := replica.AppendAsLeader(partition.AppendRequest{
-		Records: q.Records, Version: d.req.Version, Acks: d.acks, Quiet: d.quiet,
+		Records: q.Records, Version: d.req.Version, Acks: d.acks, Quiet: d.quiet, Guard: guard, Unverified: d.unverified,
 	})
 	if err != nil {
 		replica.Stats().FailedProduce.Add(1)

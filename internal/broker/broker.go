@@ -25,6 +25,7 @@ import (
 	"weir/internal/clock"
 	"weir/internal/config"
 	"weir/internal/coordinator"
+	"weir/internal/coordinator/txns"
 	"weir/internal/image"
 	"weir/internal/kraft"
 	"weir/internal/lifecycle"
@@ -68,6 +69,9 @@ type Broker struct {
 	configs   api.Configs
 	replicas  *replication.Manager
 	groups    *coordinator.Groups
+	txns      *txns.Coordinator
+	ids       *api.ProducerIDs
+	markers   *api.Markers
 	lifecycle *lifecycle.Lifecycle
 	liveness  *liveness.Watch
 	clients   *network.Server
@@ -145,6 +149,7 @@ func (b *Broker) openRoles() error {
 		b.quorum.Subscribe(dynamic{b, map[string]string{}})
 		return nil
 	}
+	b.openTxns()
 	if err := b.openGroups(); err != nil {
 		return err
 	}
@@ -198,6 +203,7 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 			b.leave(ctx)
 		}
 		errs = append(errs, b.clients.Shutdown(ctx))
+		b.txns.Stop()
 		b.groups.Stop()
 		epoch = b.lifecycle.Epoch()
 	}
@@ -282,6 +288,9 @@ func (b *Broker) abandon() error {
 		}
 	}
 	errs = append(errs, b.closeNetwork(ctx)...)
+	if b.txns != nil {
+		b.txns.Stop()
+	}
 	if b.groups != nil {
 		b.groups.Stop()
 	}

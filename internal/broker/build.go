@@ -70,6 +70,7 @@ func (b *Broker) openReplicas() {
 	b.replicas = replication.New(b.replicaOptions())
 	b.configs = b.replicas
 	b.quorum.Subscribe(b.replicas)
+	b.openMarkers()
 	b.quorum.Subscribe(b.groups)
 	b.quorum.Subscribe(dynamic{b, map[string]string{}})
 }
@@ -78,7 +79,7 @@ func (b *Broker) replicaOptions() replication.Options {
 	s := b.o.Static
 	return replication.Options{
 		NodeID: b.o.Node.NodeID, FS: b.o.FS, Dirs: b.dirs, Clock: b.clock, Logger: b.log(loggers.Replication), Buffers: b.buffers, Static: s,
-		Controller: b.quorum, Epoch: func() int64 { return b.lifecycle.Epoch() }, Leaderships: b.groups,
+		Controller: b.quorum, Epoch: func() int64 { return b.lifecycle.Epoch() }, Leaderships: leaderships{b.groups, b.txns},
 		Connect: b.connectToLeader, Fetch: fetchSettings(s), MaxLag: ms(s.Long("replica.lag.time.max.ms")),
 		Intervals: replication.Intervals{
 			InitialDelay: ms(s.Long("log.initial.task.delay.ms")), Retention: ms(s.Long("log.retention.check.interval.ms")),
@@ -134,6 +135,7 @@ func (b *Broker) openNetwork() error {
 	}
 	node.Replicas, node.LogDirs, node.Epoch = b.replicas, b.replicas, func() int64 { return b.lifecycle.Epoch() }
 	node.Groups, node.GroupTopic = b.groups, b.groupTopic()
+	b.wireTxns(node)
 	node.Gone, node.Throttle = b.replicas.Gone, b.replicas.LeaderThrottle()
 	if node.NearRacks, err = nearRacks(s); err != nil {
 		return err

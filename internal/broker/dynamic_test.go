@@ -44,12 +44,13 @@ type effect struct {
 // elsewhere names the file that proves the effect of a key which is not one of these parts.
 func elsewhere() map[string]string {
 	return map[string]string{
-		"unclean.leader.election.enable":        "../controller/testdata/unclean_dynamic.txt",
-		"follower.replication.throttled.rate":   "../replication/throttle_test.go",
-		"num.replica.fetchers":                  "../replication/fetcher_test.go",
-		"group.consumer.assignment.interval.ms": "../config/groups_test.go",
-		"listeners":                             "listeners_test.go",
-		"listener.security.protocol.map":        "listeners_test.go",
+		"unclean.leader.election.enable":            "../controller/testdata/unclean_dynamic.txt",
+		"follower.replication.throttled.rate":       "../replication/throttle_test.go",
+		"num.replica.fetchers":                      "../replication/fetcher_test.go",
+		"transaction.partition.verification.enable": "../../test/interop/testdata/tools-txn",
+		"group.consumer.assignment.interval.ms":     "../config/groups_test.go",
+		"listeners":                                 "listeners_test.go",
+		"listener.security.protocol.map":            "listeners_test.go",
 	}
 }
 

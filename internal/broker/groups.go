@@ -39,7 +39,7 @@ func (b *Broker) openGroups() error {
 		},
 		Partitions: s.Int("offsets.topic.num.partitions"), Timeout: ms(int64(s.Int("offsets.commit.timeout.ms"))),
 		LoadBuffer: int(s.Int("offsets.load.buffer.size")), Compression: codec,
-		Image:   func() *image.Image { return b.quorum.Images().Image() },
+		Image: func() *image.Image { return b.quorum.Images().Image() }, Txns: b.txns,
 		Buffers: b.buffers, Clock: b.clock, Rand: rng.System(), Logger: b.log(loggers.Coordinator),
 	})
 	return nil

@@ -28,6 +28,7 @@ func (b *Broker) openMetrics() error {
 	if b.o.Node.Broker {
 		b.cleanerMetrics(r)
 		b.groupMetrics(r)
+		b.txnMetrics(r)
 	}
 	var err error
 	b.metrics, err = metrics.Serve(l.String(), r, b.live, b.ready)

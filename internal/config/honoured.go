@@ -59,6 +59,10 @@ group.consumer.assignment.interval.ms group.consumer.min.assignment.interval.ms 
 group.consumer.regex.refresh.interval.ms
 offsets.retention.minutes offsets.retention.check.interval.ms offset.metadata.max.bytes offsets.commit.timeout.ms
 offsets.load.buffer.size offsets.topic.compression.codec offsets.topic.num.partitions
+transaction.max.timeout.ms transactional.id.expiration.ms transaction.abort.timed.out.transaction.cleanup.interval.ms
+transaction.remove.expired.transaction.cleanup.interval.ms transaction.state.log.load.buffer.size transaction.state.log.min.isr
+transaction.state.log.num.partitions transaction.state.log.segment.bytes transaction.partition.verification.enable
+add.partitions.to.txn.retry.backoff.ms add.partitions.to.txn.retry.backoff.max.ms request.timeout.ms
 offsets.topic.replication.factor transaction.state.log.replication.factor share.coordinator.state.topic.replication.factor offsets.topic.segment.bytes
 weir.internal.topics.auto.raise weir.metrics.listener
 `

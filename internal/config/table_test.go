@@ -261,7 +261,7 @@ func TestNotTaken(t *testing.T) {
 	for name, want := range map[string]string{
 		"max.connections": "", "no.such.key": "", "log.retention.ms": "",
 		"listener.name.x.max.connections": "", "listener.name.x.connections.max.idle.ms": "single listener", "listeners": "", "num.recovery.threads.per.data.dir": "at start only", "num.io.threads": "goroutines",
-		"log.cleaner.io.buffer.load.factor": "", "share.coordinator.threads": "goroutines", "transactional.id.expiration.ms": "not honour",
+		"log.cleaner.io.buffer.load.factor": "", "share.coordinator.threads": "goroutines", "transaction.two.phase.commit.enable": "not honour",
 	} {
 		if got := NotTaken(name); (want == "") != (got == "") || !strings.Contains(got, want) {
 			t.Errorf("%s: %q", name, got)

@@ -20,7 +20,7 @@ import (
 // makes them part of it. The errors are those of the partitions, nil where all is
 // well.
 type Verifier interface {
-	Verify(ctx context.Context, id string, producerID int64, epoch int16, partitions []txn.TopicPartition, add bool) []*kerr.Error
+	Ask(ctx context.Context, id string, producerID int64, epoch int16, partitions []txn.TopicPartition, add bool) []*kerr.Error
 }
 
 // TxnCommit stores offsets as part of a transaction. The transaction is verified
@@ -67,7 +67,7 @@ func (g *Groups) verify(ctx context.Context, q *kmsg.TxnOffsetCommitRequest, add
 	case guard == producer.NoGuard:
 		return guard, nil // the transaction is open here already
 	}
-	refused := g.o.Txns.Verify(ctx, q.TransactionalID, q.ProducerID, q.ProducerEpoch, []txn.TopicPartition{{Topic: OffsetsTopic, Partition: id}}, add)[0]
+	refused := g.o.Txns.Ask(ctx, q.TransactionalID, q.ProducerID, q.ProducerEpoch, []txn.TopicPartition{{Topic: OffsetsTopic, Partition: id}}, add)[0]
 	switch {
 	case refused == nil:
 		return guard, nil
@@ -106,3 +106,6 @@ func Refused(err error) *kerr.Error {
 		return k
 	}
 }
+
+// KindOf is what a client is told of an error of Submit, Committed or Epoch; nil for none.
+func KindOf(err error) *kerr.Error { return kindOf(err) }

@@ -33,6 +33,11 @@ type soft struct {
 	// marking are the ended transactions whose markers are on their way.
 	marking map[string]*marking
 	timers  deadline.Queue[timer]
+	// told is the transaction that the log was told of last for being open for long.
+	told struct {
+		id      string
+		startMs int64
+	}
 }
 
 // marking is one transaction whose outcome is committed.
@@ -163,6 +168,7 @@ func (c *Core) Due(s Step) Result {
 	}
 	switch t.kind {
 	case abortSweep:
+		c.tellOldest(s, &r)
 		if c.abortLate(s, &r); r.WantID {
 			c.soft.timers.Set(t, s.Now.Add(againAfter))
 		}
@@ -178,6 +184,20 @@ func (c *Core) Due(s Step) Result {
 		c.complete(s, t.id, &r)
 	}
 	return r
+}
+
+// tellAfterMs is how long a transaction may be open before the log is told of it:
+// it holds back all who read what is committed.
+const tellAfterMs = 60_000
+
+// tellOldest tells the log of the transaction that has been open for longest, once.
+func (c *Core) tellOldest(s Step, r *Result) {
+	t := s.State.Oldest()
+	if t == nil || s.ms()-t.StartMs < tellAfterMs || c.soft.told.id == t.ID && c.soft.told.startMs == t.StartMs {
+		return
+	}
+	c.soft.told.id, c.soft.told.startMs = t.ID, t.StartMs
+	r.note("the oldest open transaction is that of %q: %v for %d ms, its time is %d ms; producer id %d epoch %d, %d partitions", t.ID, t.Status, s.ms()-t.StartMs, t.TimeoutMs, t.ProducerID, t.Epoch, len(t.Partitions))
 }
 
 // twoPhase is the timeout of transactions that have none (KIP-939).

@@ -82,7 +82,7 @@ type Feature struct {
 func Features() []Feature {
 	return []Feature{
 		{Name: image.FeatureKRaft, Max: 1, Served: 1, since: 21},
-		{Name: image.FeatureTransaction, Max: 2, Served: 0, since: 24},
+		{Name: image.FeatureTransaction, Max: 2, Served: 2, since: 24},
 		{Name: image.FeatureGroup, Max: 1, Served: 1, since: 22},
 		{Name: image.FeatureELR, Max: 1, Served: 1, since: 26, needs: image.MetadataELR},
 		{Name: image.FeatureShare, Max: 1, Served: 0, since: 28},

@@ -73,7 +73,7 @@ func TestFormat(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"Bootstrap metadata: BootstrapMetadata(records=[ApiMessageAndVersion(FeatureLevelRecord(name='metadata.version', featureLevel=30) at version 0), ApiMessageAndVersion(FeatureLevelRecord(name='eligible.leader.replicas.version', featureLevel=1) at version 0), ApiMessageAndVersion(FeatureLevelRecord(name='group.version', featureLevel=1) at version 0)], metadataVersionLevel=30, source=format command)",
+		"Bootstrap metadata: BootstrapMetadata(records=[ApiMessageAndVersion(FeatureLevelRecord(name='metadata.version', featureLevel=30) at version 0), ApiMessageAndVersion(FeatureLevelRecord(name='eligible.leader.replicas.version', featureLevel=1) at version 0), ApiMessageAndVersion(FeatureLevelRecord(name='group.version', featureLevel=1) at version 0), ApiMessageAndVersion(FeatureLevelRecord(name='transaction.version', featureLevel=2) at version 0)], metadataVersionLevel=30, source=format command)",
 		"Formatting metadata directory /x/a with metadata.version 4.3-IV0.",
 		"Formatting data directory /x/b with metadata.version 4.3-IV0.",
 	}
@@ -89,7 +89,7 @@ func TestFormat(t *testing.T) {
 			t.Errorf("%s: %+v, %v", dir, m, err)
 		}
 		seen[m.DirectoryID] = true
-		if got := levels(t, disk, dir); !slices.Equal(got, []string{"metadata.version=30", "eligible.leader.replicas.version=1", "group.version=1"}) {
+		if got := levels(t, disk, dir); !slices.Equal(got, []string{"metadata.version=30", "eligible.leader.replicas.version=1", "group.version=1", "transaction.version=2"}) {
 			t.Errorf("%s: %v", dir, got)
 		}
 		if exists(t, disk, filepath.Join(dir, voterFile)) {
@@ -188,12 +188,12 @@ func TestLevels(t *testing.T) {
 		refused string
 	}{
 		{"older release", func(o *Options) { o.Release = release("4.0-IV0") }, []string{"metadata.version=22", "group.version=1"}, ""},
-		{"by level", func(o *Options) { o.Features = map[string]int16{"metadata.version": 26} }, []string{"metadata.version=26", "eligible.leader.replicas.version=1", "group.version=1"}, ""},
+		{"by level", func(o *Options) { o.Features = map[string]int16{"metadata.version": 26} }, []string{"metadata.version=26", "eligible.leader.replicas.version=1", "group.version=1", "transaction.version=2"}, ""},
 		{"others on request", func(o *Options) {
 			o.Features = map[string]int16{"transaction.version": 2, "group.version": 1, "eligible.leader.replicas.version": 0}
 		}, []string{"metadata.version=30", "group.version=1", "transaction.version=2"}, ""},
 		{"kraft.version is no record", func(o *Options) { o.Quorum, o.Features = dynamic, map[string]int16{"kraft.version": 1} },
-			[]string{"metadata.version=30", "eligible.leader.replicas.version=1", "group.version=1"}, ""},
+			[]string{"metadata.version=30", "eligible.leader.replicas.version=1", "group.version=1", "transaction.version=2"}, ""},
 		{"both", func(o *Options) { o.Release, o.Features = release("4.0"), map[string]int16{"metadata.version": 26} }, nil, "Use --release-version instead of --feature metadata.version=X to avoid ambiguity."},
 		{"not stable", func(o *Options) { o.Features = map[string]int16{"metadata.version": 31} }, nil, "metadata.version 4.4-IV0 is not yet stable."},
 		{"no such level", func(o *Options) { o.Features = map[string]int16{"metadata.version": 99} }, nil, "No MetadataVersion with feature level 99. Valid feature levels are from 7 to 31."},
@@ -208,7 +208,7 @@ func TestLevels(t *testing.T) {
 		{"kraft.version 0", func(o *Options) { o.Quorum, o.Features = dynamic, map[string]int16{"kraft.version": 0} }, nil, "Cannot set kraft.version to 0 if"},
 		{"kraft.version 1", func(o *Options) { o.Features = map[string]int16{"kraft.version": 1} }, nil, "Cannot set kraft.version to 1 unless"},
 		{"scram", func(o *Options) { o.Scram = []records.UserScramCredentialRecord{{Name: "alice"}} },
-			[]string{"metadata.version=30", "eligible.leader.replicas.version=1", "group.version=1", "scram alice"}, ""},
+			[]string{"metadata.version=30", "eligible.leader.replicas.version=1", "group.version=1", "transaction.version=2", "scram alice"}, ""},
 		{"scram too early", func(o *Options) {
 			o.Release, o.Scram = release("3.3"), []records.UserScramCredentialRecord{{Name: "alice"}}
 		}, nil,
