@@ -10,9 +10,9 @@ import (
 // threeBrokers has two producers at each broker, with three partitions each as those of one node have.
 var threeBrokers = shape{partitions: 18, replicas: members, clients: 2}
 
-// The fixed rate of a cluster: each of two producers for each broker sends a batch of ten records of 1 KiB every 3 ms,
-// 20 MB/s in all, as to one node.
-const clusterInterval = 3 * time.Millisecond
+// The fixed rate of a cluster: each of two producers for each broker sends a batch of ten records of 1 KiB every 12 ms,
+// 5 MB/s in all. Three Apache nodes on two cores do not keep up with the rate that one node gets.
+const clusterInterval = 12 * time.Millisecond
 
 // clusterScenario: three nodes, every record on all of them before it is acknowledged.
 func clusterScenario(b *Bench) {
@@ -47,13 +47,13 @@ func (b *Bench) clusterLatency() {
 	ps.close()
 	b.drop(tp)
 	rate := func(name string, sorted []time.Duration) {
-		b.put(Figure{Name: "20 MB/s " + name + ": p50", Unit: "ms"}, single(quantile(sorted, 0.50)))
-		b.put(Figure{Name: "20 MB/s " + name + ": p99", Unit: "ms", Goal: 1.0 / 3}, single(quantile(sorted, 0.99)))
-		b.put(Figure{Name: "20 MB/s " + name + ": p99.9", Unit: "ms"}, single(quantile(sorted, 0.999)))
+		b.put(Figure{Name: "5 MB/s " + name + ": p50", Unit: "ms"}, single(quantile(sorted, 0.50)))
+		b.put(Figure{Name: "5 MB/s " + name + ": p99", Unit: "ms", Goal: 1.0 / 3}, single(quantile(sorted, 0.99)))
+		b.put(Figure{Name: "5 MB/s " + name + ": p99.9", Unit: "ms"}, single(quantile(sorted, 0.999)))
 	}
 	rate("acknowledged", acked)
 	rate("consumed", seen)
-	b.put(Figure{Name: "20 MB/s: CPU", Unit: "% of a core"}, single(100*used))
+	b.put(Figure{Name: "5 MB/s: CPU", Unit: "% of a core"}, single(100*used))
 }
 
 // faults measures how long writing stands still when a node goes that leads a partition: killed and stopped in good
