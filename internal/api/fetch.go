@@ -46,6 +46,15 @@ type Fetch struct {
 	// Throttle bounds what followers of throttled partitions get that are not in
 	// sync (KIP-73); nil: nothing does.
 	Throttle Throttle
+	// Starts lets go of followers' fetches when they have more to ask for; nil: nobody does.
+	Starts Starts
+}
+
+// Starts tells when this broker begins to lead partitions of which a follower has a
+// replica: next is closed then, and just says that it began to moments ago, so that a
+// fetch should wait no longer than replication.StartWait.
+type Starts interface {
+	Starts(follower int32) (next <-chan struct{}, just bool)
 }
 
 // Throttle is a limit on replication.
@@ -115,10 +124,23 @@ func (d *fetching) wait(ctx context.Context) {
 	if d.enough() || d.req.MaxWaitMillis <= 0 || len(d.s.parts) == 0 {
 		return
 	}
-	late, stop := clock.After(d.f.Clock, time.Duration(d.req.MaxWaitMillis)*time.Millisecond)
+	limit := time.Duration(d.req.MaxWaitMillis) * time.Millisecond
+	var begins <-chan struct{}
+	if d.follower >= 0 && d.f.Starts != nil {
+		var just bool
+		if begins, just = d.f.Starts.Starts(d.follower); just && len(d.held) == 0 {
+			limit = min(limit, replication.StartWait)
+		}
+	}
+	late, stop := clock.After(d.f.Clock, limit)
 	defer stop()
 	for !d.enough() {
 		select {
+		case <-begins:
+			if begins = nil; len(d.held) == 0 {
+				d.readNews()
+				return
+			}
 		case <-d.s.wake:
 			d.img, d.waited = d.settled(ctx), true
 			d.readNews()

@@ -45,6 +45,7 @@ type Node struct {
 
 	Gone             func(*image.Broker) bool // see Metadata
 	Throttle         Throttle                 // of leaders, see Fetch
+	Starts           Starts                   // see Fetch
 	NearRacks        bool                     // replica.selector.class
 	AutoCreateTopics bool                     // auto.create.topics.enable
 	CreatedTopics    NewTopic                 // see Metadata
@@ -64,7 +65,7 @@ func (n *Node) BrokerTable() *Table {
 		},
 		&Fetch{
 			Images: n.Images, Replicas: n.Replicas, Sessions: NewSessions(n.Clock, n.SessionSlots),
-			Clock: n.Clock, Buffers: n.Buffers, MaxBytes: n.FetchMaxBytes, NearRacks: n.NearRacks, Throttle: n.Throttle,
+			Clock: n.Clock, Buffers: n.Buffers, MaxBytes: n.FetchMaxBytes, NearRacks: n.NearRacks, Throttle: n.Throttle, Starts: n.Starts,
 		},
 		&ListOffsets{Images: n.Images, Replicas: n.Replicas},
 		&Metadata{

@@ -137,6 +137,7 @@ func (b *Broker) openNetwork() error {
 	node.Groups, node.GroupTopic = b.groups, b.groupTopic()
 	b.wireTxns(node)
 	node.Gone, node.Throttle = b.replicas.Gone, b.replicas.LeaderThrottle()
+	node.Starts = b.replicas
 	if node.NearRacks, err = nearRacks(s); err != nil {
 		return err
 	}

@@ -37,9 +37,8 @@ type Action struct {
 	p *part
 }
 
-// Lost tells that the request had no answer: the connection failed, or the
-// driver gave it up to ask for more at once (hurry). The next one starts a new
-// session.
+// Lost tells that the request had no answer. The next one starts a new session, after a
+// pause unless hurry says that there is no need of one.
 func (c *Core) Lost(nowMs int64, hurry bool) {
 	c.asked = false
 	c.session.epoch = 0

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 
+	"golang.org/x/sync/errgroup"
+
 	"weir/internal/checkpoint"
 	"weir/internal/config"
 	"weir/internal/image"
@@ -34,15 +36,17 @@ func (m *Manager) Apply(img *image.Image, d *image.Delta) {
 			m.drop(key{t.ID, p}, "its topic was deleted")
 		}
 	}
+	var changed []placement
 	for _, id := range d.ChangedTopics() {
 		if t, ok := img.TopicByID(id); ok {
 			for _, p := range d.ChangedPartitions(id) {
 				if part, ok := t.Partition(p); ok {
-					m.place(img, t, p, part)
+					changed = append(changed, placement{topic: t, id: p, part: part})
 				}
 			}
 		}
 	}
+	m.placeAll(img, changed)
 }
 
 // join opens every replica that the image gives this broker, once it holds the
@@ -63,11 +67,13 @@ func (m *Manager) join(img *image.Image) {
 		m.o.Logger.Error("logs of several topics of one name are left", "err", err)
 	}
 	m.strays(img)
+	var mine []placement
 	for id, part := range img.PartitionsOn(m.o.NodeID) {
 		if t, ok := img.TopicByID(id.Topic); ok {
-			m.place(img, t, id.Partition, part)
+			mine = append(mine, placement{topic: t, id: id.Partition, part: part})
 		}
 	}
+	m.placeAll(img, mine)
 	m.joined = true
 	poke(m.moves) // copies that an earlier run has begun go on
 }
@@ -142,18 +148,75 @@ func (m *Manager) strays(img *image.Image) {
 	})
 }
 
-// place makes this broker's part of one partition what the image says.
-func (m *Manager) place(img *image.Image, t *image.Topic, id int32, p *image.Partition) {
-	k := key{t.ID, id}
-	if !slices.Contains(p.Replicas, m.o.NodeID) {
-		m.drop(k, "the partition moved to other brokers")
-		return
+// placement is what the image says of one partition.
+type placement struct {
+	topic *image.Topic
+	id    int32
+	part  *image.Partition
+
+	replica *partition.Replica // set by openAll, or err
+	err     error
+}
+
+func (p *placement) key() key { return key{p.topic.ID, p.id} }
+
+// placeAll makes this broker's parts of partitions what the image says. Those that are
+// here already come first: a leader that is awaited does not wait for logs to be made.
+func (m *Manager) placeAll(img *image.Image, list []placement) {
+	var fresh []*placement
+	for i := range list {
+		p := &list[i]
+		if !slices.Contains(p.part.Replicas, m.o.NodeID) {
+			m.drop(p.key(), "the partition moved to other brokers")
+			continue
+		}
+		m.mu.RLock()
+		e := m.replicas[p.key()]
+		m.mu.RUnlock()
+		if e == nil || e.replica == nil {
+			fresh = append(fresh, p)
+			continue
+		}
+		m.cast(e.replica, p.part)
 	}
-	r, err := m.open(img, t, id, p)
-	if err != nil {
-		m.offline(k, t.Name, err)
-		return
+	m.openAll(img, fresh)
+	for _, p := range fresh {
+		if p.err != nil {
+			m.offline(p.key(), p.topic.Name, p.err)
+			continue
+		}
+		m.cast(p.replica, p.part)
 	}
+	m.starts.tell(m.o.Clock.Now())
+}
+
+// openers is how many logs are made at a time.
+const openers = 4
+
+// openAll makes the replicas, and their logs when needed.
+func (m *Manager) openAll(img *image.Image, list []*placement) {
+	configs := map[string]*config.Topic{}
+	for _, p := range list {
+		if configs[p.topic.Name] == nil {
+			configs[p.topic.Name] = m.topicConfig(img, p.topic.Name)
+		}
+	}
+	var g errgroup.Group
+	g.SetLimit(openers)
+	if m.o.Stepped {
+		g.SetLimit(1)
+	}
+	for _, p := range list {
+		g.Go(func() error {
+			p.replica, p.err = m.open(img, p, configs[p.topic.Name])
+			return nil
+		})
+	}
+	_ = g.Wait() // errors stand in the placements
+}
+
+// cast gives a replica the role that the image says.
+func (m *Manager) cast(r *partition.Replica, p *image.Partition) {
 	if p.Leader != m.o.NodeID {
 		r.Follow(p.Leader, p.LeaderEpoch, p.PartitionEpoch)
 		m.leadsNot(r)
@@ -161,7 +224,11 @@ func (m *Manager) place(img *image.Image, t *image.Topic, id int32, p *image.Par
 		return
 	}
 	m.fetchers.stop(r)
-	if before := r.Status(); p.Recovering && len(p.Replicas) > 1 && before.LeaderEpoch != p.LeaderEpoch {
+	before := r.Status()
+	if before.LeaderEpoch != p.LeaderEpoch {
+		m.starts.note(p.Replicas)
+	}
+	if p.Recovering && len(p.Replicas) > 1 && before.LeaderEpoch != p.LeaderEpoch {
 		m.o.Logger.Warn("this replica leads, elected uncleanly: records that were acknowledged may be lost from here on",
 			"partition", r.String(), "leader epoch", p.LeaderEpoch, "log end", r.Log().LogEnd(), "high watermark", r.Log().HighWatermark())
 	}
@@ -181,18 +248,14 @@ func (m *Manager) leadsNot(r *partition.Replica) {
 	}
 }
 
-// open returns the replica, making it and its log when needed.
-func (m *Manager) open(img *image.Image, t *image.Topic, id int32, p *image.Partition) (*partition.Replica, error) {
-	k := key{t.ID, id}
+// open makes a replica, and its log when there is none.
+func (m *Manager) open(img *image.Image, p *placement, c *config.Topic) (*partition.Replica, error) {
+	k, t, id := p.key(), p.topic, p.id
 	m.mu.RLock()
-	e := m.replicas[k]
+	_, wasHere := m.replicas[k]
 	m.mu.RUnlock()
-	if e != nil && e.replica != nil {
-		return e.replica, nil
-	}
-	c := m.topicConfig(img, t.Name)
 	name := checkpoint.TopicPartition{Topic: t.Name, Partition: id}
-	known := p.Directory(m.o.NodeID)
+	known := p.part.Directory(m.o.NodeID)
 	there := m.hasDir(known)
 	want := known
 	if !there { // its disk has been replaced
@@ -203,7 +266,7 @@ func (m *Manager) open(img *image.Image, t *image.Topic, id int32, p *image.Part
 	}
 	log, dir := m.o.Dirs.Log(name)
 	if log == nil {
-		err := m.mayStandOffline(there, e != nil || !m.joined)
+		err := m.mayStandOffline(there, wasHere || !m.joined)
 		if err != nil {
 			return nil, err
 		}

@@ -134,11 +134,13 @@ func assignRequest(node int32, epoch int64, pending map[key]uuid.UUID) *kmsg.Ass
 // DirOffline takes the replicas of a directory that has failed offline. It is
 // storage/dirs' Offline.
 func (m *Manager) DirOffline(d *dirs.Dir, logs []*storage.Log, err error) {
+	gone := make(map[*storage.Log]bool, len(logs))
+	for _, l := range logs {
+		gone[l] = true
+	}
 	for _, r := range m.list() {
-		for _, l := range logs {
-			if r.Log() == l {
-				m.fail(r, &dirs.OfflineError{Dir: d.Path, Err: err})
-			}
+		if gone[r.Log()] {
+			m.fail(r, &dirs.OfflineError{Dir: d.Path, Err: err})
 		}
 	}
 }

@@ -18,9 +18,10 @@ import (
 )
 
 // A fetcher copies the partitions that one leader leads, one Fetch after another
-// on a connection of its own. When partitions are given to it while the leader
-// holds a fetch that has nothing to say, it gives that fetch up and asks anew: a
-// new leader waits for its followers before it can commit anything.
+// on a connection of its own. Partitions that are given to it while the leader
+// holds a fetch are named by the next one. A leader that has just begun to lead
+// them lets go of the fetch, see starts.go; an Apache leader may hold it up to
+// replica.fetch.wait.max.ms.
 type fetcher struct {
 	m    *Manager
 	all  *fetchers
@@ -30,9 +31,7 @@ type fetcher struct {
 
 	mu      sync.Mutex
 	changes []change
-	ready   bool   // changes are to be taken up now
-	hurry   func() // gives up the fetch under way; nil: none is
-	hurried time.Time
+	ready   bool // changes are to be taken up now
 
 	// Of the goroutine.
 	core  *follower.Core
@@ -59,9 +58,6 @@ type copied struct {
 	inSync  bool // it has all that the leader knows to be committed
 }
 
-// hurryGap is the least time between two fetches given up.
-const hurryGap = 20 * time.Millisecond
-
 // firstBackoff is the pause after a first failure: most end within milliseconds,
 // when the leader has read the same metadata (availability C3(f)).
 const firstBackoff = 10 * time.Millisecond
@@ -76,31 +72,10 @@ func (f *fetcher) change(c change) {
 func (f *fetcher) apply() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.changes) == 0 {
-		return
+	if len(f.changes) > 0 {
+		f.ready = true
+		poke(f.wake)
 	}
-	f.ready = true
-	poke(f.wake)
-	if f.hurry == nil || !f.gives() {
-		return
-	}
-	now := f.m.o.Clock.Now()
-	if wait := hurryGap - now.Sub(f.hurried); wait > 0 {
-		f.m.o.Clock.AfterFunc(wait, f.apply)
-		return
-	}
-	f.hurried = now
-	f.hurry()
-}
-
-// gives tells whether a partition is given to this fetcher; mu is held.
-func (f *fetcher) gives() bool {
-	for _, c := range f.changes {
-		if c.replica != nil {
-			return true
-		}
-	}
-	return false
 }
 
 // empty tells, to its own goroutine, that it has nothing to do.
@@ -231,37 +206,11 @@ func (f *fetcher) takeChanges() {
 	}
 }
 
-var errHurry = errors.New("partitions were added")
-
-// ask sends a request and waits for its answer; a fetch also until it is given up.
+// ask sends a request and waits for its answer.
 func (f *fetcher) ask(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	limit, stop := context.WithTimeout(ctx, f.m.o.Fetch.Timeout)
+	ctx, stop := context.WithTimeout(ctx, f.m.o.Fetch.Timeout)
 	defer stop()
-	if _, ok := req.(*kmsg.FetchRequest); ok {
-		if !f.hurryWith(func() { cancel(errHurry) }) {
-			return nil, errHurry
-		}
-		defer f.hurryWith(nil)
-	}
-	res, err := f.peer.Do(limit, req)
-	if err != nil && context.Cause(ctx) == errHurry {
-		return nil, errHurry
-	}
-	return res, err
-}
-
-// hurryWith sets what gives the fetch under way up, nil at its end. False: partitions
-// came after takeChanges, so that the fetch is to be given up at once.
-func (f *fetcher) hurryWith(giveUp func()) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if giveUp != nil && f.ready && f.gives() {
-		return false
-	}
-	f.hurry = giveUp
-	return true
+	return f.peer.Do(ctx, req)
 }
 
 // lost notes that what next wanted asked has no answer.
@@ -270,11 +219,7 @@ func (f *fetcher) lost(err error) {
 		f.placed(nil, err)
 		return
 	}
-	hurry := err == errHurry
-	f.core.Lost(f.nowMs(), hurry)
-	if hurry {
-		return
-	}
+	f.core.Lost(f.nowMs(), false)
 	f.all.see(f.key.leader, peer.IsGone(err))
 	if !f.quiet {
 		f.quiet = true

@@ -8,6 +8,7 @@
 //	leaders ─────▶ fetcher.go ─▶ follower.Core, partition.Replica (append, truncate)
 //	clock ───────▶ upkeep.go ─▶ flush, retention, checkpoints
 //	followers ───▶ isr.go ─▶ ISR changes, to the controller
+//	               starts.go ─▶ their waiting fetches, let go of when they have more to ask for
 //
 // One goroutine applies images, one copies from each leader, others do the upkeep;
 // requests look replicas up without waiting for any.
@@ -140,6 +141,7 @@ type Manager struct {
 	assigned chan struct{} // there are directories to tell
 	isrs     dueSet        // whose ISR may be due for a change
 	fetchers *fetchers
+	starts   starts
 	// proposals belongs to the goroutine that sends ISR changes.
 	proposals proposals
 	// throttles bound what is copied while replicas catch up.

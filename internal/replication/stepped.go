@@ -26,34 +26,20 @@ func (m *Manager) Fetchers() []Fetcher {
 func (x Fetcher) Leader() int32 { return x.f.key.leader }
 
 // Next returns what to ask the leader now, a Fetch or ListOffsets. Nil: nothing before
-// at, which is zero when not before something else happens. giveUp may be called while
-// a Fetch is under way, from within Apply or a timer of the clock: then partitions were
-// added, and Lost(nil) lets the next request name them.
-func (x Fetcher) Next(giveUp func()) (req kmsg.Request, at time.Time) {
+// at, which is zero when not before something else happens.
+func (x Fetcher) Next() (req kmsg.Request, at time.Time) {
 	req, ms, ended := x.f.next()
 	if ended || req == nil && ms == math.MaxInt64 {
 		return nil, time.Time{}
-	}
-	if _, ok := req.(*kmsg.FetchRequest); ok && !x.f.hurryWith(giveUp) {
-		panic("BUG: a stepped fetcher was changed while it took its changes up")
 	}
 	return req, time.UnixMilli(ms)
 }
 
 // Answered hands in the answer.
-func (x Fetcher) Answered(res kmsg.Response) {
-	x.f.hurryWith(nil)
-	x.f.answered(res)
-}
+func (x Fetcher) Answered(res kmsg.Response) { x.f.answered(res) }
 
-// Lost tells that there is no answer: nil that it was given up, else why.
-func (x Fetcher) Lost(err error) {
-	x.f.hurryWith(nil)
-	if err == nil {
-		err = errHurry
-	}
-	x.f.lost(err)
-}
+// Lost tells why there is no answer.
+func (x Fetcher) Lost(err error) { x.f.lost(err) }
 
 // NextAlter returns the ISR changes to ask the controller for now, those without an
 // outcome included; nil: none. sweep is when to look again at the latest.

@@ -147,13 +147,6 @@ func (c *call) end(res any, err error) {
 	c.w.touch(n)
 }
 
-// drop closes the connection from the asker's side; nobody is told.
-func (c *call) drop() {
-	c.done = true
-	l := c.w.lanes[c.key]
-	l.open = slices.DeleteFunc(l.open, func(o *call) bool { return o == c })
-}
-
 // cut ends a connection: all its open requests go without an answer.
 func (w *World) cut(key laneKey, err error) {
 	l := w.lanes[key]

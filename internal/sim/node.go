@@ -79,10 +79,7 @@ type node struct {
 }
 
 // copying is the conversation with one leader.
-type copying struct {
-	call   *call
-	giveUp bool
-}
+type copying struct{ call *call }
 
 // alteration is an AlterPartition under way.
 type alteration struct {
@@ -272,7 +269,6 @@ func (n *node) die(err error) {
 }
 
 func (n *node) stepFetchers() {
-	w := n.w
 	for _, x := range n.replicas.Fetchers() {
 		c := n.copying[x.Leader()]
 		if c == nil {
@@ -280,15 +276,9 @@ func (n *node) stepFetchers() {
 			n.copying[x.Leader()] = c
 		}
 		if c.call != nil && !c.call.done {
-			if !c.giveUp {
-				continue
-			}
-			c.call.drop()
-			c.call = nil
-			x.Lost(nil)
+			continue
 		}
-		c.giveUp = false
-		req, at := x.Next(func() { c.giveUp = true; w.touch(n) })
+		req, at := x.Next()
 		if req == nil {
 			if !at.IsZero() {
 				n.wakeAt(at)

@@ -12,6 +12,7 @@ import (
 	"weir/internal/isr"
 	"weir/internal/kraft"
 	"weir/internal/partition"
+	"weir/internal/replication"
 	"weir/internal/storage"
 	"weir/internal/uuid"
 	"weir/internal/vfs"
@@ -57,7 +58,12 @@ func (n *node) serveController(req kmsg.Request, reply func(any)) {
 func (n *node) serveFollower(req kmsg.Request, reply func(any)) {
 	switch q := req.(type) {
 	case *kmsg.FetchRequest:
-		h := &heldFetch{n: n, req: q, reply: reply, until: n.w.clock.Now().Add(time.Duration(q.MaxWaitMillis) * time.Millisecond)}
+		begins, just := n.replicas.Starts(q.ReplicaState.ID)
+		wait := time.Duration(q.MaxWaitMillis) * time.Millisecond
+		if just {
+			wait = min(wait, replication.StartWait)
+		}
+		h := &heldFetch{n: n, req: q, reply: reply, until: n.w.clock.Now().Add(wait), begins: begins}
 		n.held = append(n.held, h)
 		n.wakeAt(h.until)
 	case *kmsg.ListOffsetsRequest:
@@ -97,7 +103,9 @@ type heldFetch struct {
 	req   *kmsg.FetchRequest
 	reply func(any)
 	until time.Time
-	seen  []heldState // by partition, in the order of the request
+	// begins is closed when this node leads more that the follower copies: it has more to ask for.
+	begins <-chan struct{}
+	seen   []heldState // by partition, in the order of the request
 }
 
 // heldState is what a partition was like when it was read last; reading it again is of
@@ -117,6 +125,11 @@ func (n *node) answerFetches() {
 func (h *heldFetch) answer() bool {
 	n := h.n
 	late := !n.w.clock.Now().Before(h.until)
+	select {
+	case <-h.begins:
+		late = true
+	default:
+	}
 	fresh := h.seen == nil
 	if fresh {
 		for _, t := range h.req.Topics {

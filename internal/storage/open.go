@@ -59,6 +59,7 @@ type loader struct {
 	changed  bool               // recovery cut or removed something
 	holes    bool               // recovery has found offsets missing within a segment
 	resumed  bool               // the producer state is that of the log end already
+	made     bool               // the directory is new: there is nothing to be read
 }
 
 func (ld *loader) load() error {
@@ -95,13 +96,16 @@ func (ld *loader) openDir() error {
 	if err != nil || there {
 		return err
 	}
-	ld.l.mu.unsyncedDir = true
+	ld.l.mu.unsyncedDir, ld.made = true, true
 	return ld.l.fs.MkdirAll(ld.o.Dir, 0o755)
 }
 
 // loadTopicID reads partition.metadata, or prepares it when the id is known.
 func (ld *loader) loadTopicID() error {
 	l, id := ld.l, ld.o.TopicID
+	if ld.made && !id.IsZero() {
+		return l.stageTopicID(id)
+	}
 	file := filepath.Join(ld.o.Dir, checkpoint.PartitionFile)
 	m, err := checkpoint.ReadPartitionMetadata(l.fs, file)
 	switch {
@@ -129,6 +133,9 @@ func (ld *loader) loadTopicID() error {
 // openSegments cleans up what an interrupted deletion or compaction has left
 // and opens the segments. Files of names that no log has are left alone.
 func (ld *loader) openSegments() error {
+	if ld.made {
+		return nil
+	}
 	if err := ld.removeLeftovers(); err != nil {
 		return err
 	}
