@@ -184,10 +184,15 @@ func (s *scene) check(w *world) {
 func (s *scene) offsets(topic string, partition int32) (start, end int64) {
 	s.Helper()
 	adm := s.admin()
-	starts, err := adm.ListStartOffsets(s.Context(), topic)
-	s.must(firstError(err, starts), "start of "+topic)
-	ends, err := adm.ListEndOffsets(s.Context(), topic)
-	s.must(firstError(err, ends), "end of "+topic)
+	var starts, ends kadm.ListedOffsets
+	s.until("offsets of "+topic, func() error { // a leader just elected may not answer yet (KIP-207)
+		var err error
+		if starts, err = adm.ListStartOffsets(s.Context(), topic); firstError(err, starts) != nil {
+			return firstError(err, starts)
+		}
+		ends, err = adm.ListEndOffsets(s.Context(), topic)
+		return firstError(err, ends)
+	})
 	from, _ := starts.Lookup(topic, partition)
 	to, _ := ends.Lookup(topic, partition)
 	return from.Offset, to.Offset

@@ -351,7 +351,11 @@ func same(t testing.TB, what string, before, after *world) {
 			continue
 		}
 		for p := range a.Partitions {
-			comparePartitions(diff, fmt.Sprintf("%s-%d", name, p), a.Partitions[p], b.Partitions[p])
+			x, y := a.Partitions[p], b.Partitions[p]
+			if strings.Contains(before.Configs["topic "+name]["cleanup.policy"], "compact") {
+				x.Producers, y.Producers = withoutTimes(x.Producers), withoutTimes(y.Producers)
+			}
+			comparePartitions(diff, fmt.Sprintf("%s-%d", name, p), x, y)
 		}
 	}
 	if len(out) > 0 {
@@ -362,6 +366,16 @@ func same(t testing.TB, what string, before, after *world) {
 		}
 		t.Errorf("%s: not what it was before:\n%s%s", what, strings.Join(out, "\n"), more)
 	}
+}
+
+// withoutTimes leaves out when producers wrote last. The batch that stands for a producer in a cleaned log has the time of the
+// records left in it, and a recovery knows no other.
+func withoutTimes(producers []string) []string {
+	var out []string
+	for _, p := range producers {
+		out = append(out, p[:strings.Index(p, " time ")])
+	}
+	return out
 }
 
 func compareKeys[V any](diff func(string, ...any), what string, a, b map[string]V) {
