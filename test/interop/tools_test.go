@@ -19,7 +19,7 @@ import (
 )
 
 // TestTools runs the scenarios of testdata/tools: the real command-line tools against a Weir node, and those of
-// testdata/tools-cluster against three nodes. What they are expected to print was recorded with the real Apache Kafka:
+// testdata/tools-cluster and testdata/tools-static against three nodes. What they are expected to print was recorded with the real Apache Kafka:
 //
 //	go test ./test/interop -run TestTools -rewrite
 //
@@ -73,12 +73,17 @@ func TestTools(t *testing.T) {
 }
 
 // TestToolsOfClusters is the part of TestTools with three nodes, which live through all scenarios.
-func TestToolsOfClusters(t *testing.T) {
+func TestToolsOfClusters(t *testing.T) { playOnThree(t, "tools-cluster", true) }
+
+// TestToolsOfStaticVoters is the same in a cluster whose voters stand in the files, at kraft.version 0.
+func TestToolsOfStaticVoters(t *testing.T) { playOnThree(t, "tools-static", false) }
+
+func playOnThree(t *testing.T, folder string, dynamicVoters bool) {
 	for _, system := range systems() {
 		t.Run(string(system), func(t *testing.T) {
 			testnode.Oracle(t)
 			c := testnode.NewCluster(t, testnode.ClusterOptions{
-				Members: testnode.Nodes(3, testnode.Member{System: system}), Dynamic: true,
+				Members: testnode.Nodes(3, testnode.Member{System: system}), Dynamic: dynamicVoters,
 				Props: map[string]string{"auto.leader.rebalance.enable": "false"},
 			})
 			c.Start(t)
@@ -86,7 +91,7 @@ func TestToolsOfClusters(t *testing.T) {
 			for _, n := range c.Nodes {
 				s.name(fmt.Sprint(n.ID), n)
 			}
-			datadriven.Walk(t, filepath.Join("testdata", "tools-cluster"), func(t *testing.T, path string) {
+			datadriven.Walk(t, filepath.Join("testdata", folder), func(t *testing.T, path string) {
 				datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string { return s.run(t, d) })
 			})
 		})
