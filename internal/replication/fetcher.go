@@ -282,6 +282,10 @@ func (f *fetcher) done(a follower.Action, p *copied, at partition.Place, err err
 	if c.lost > 0 {
 		f.m.o.Logger.Warn("records that were committed as far as this replica knew are gone: the new leader, elected uncleanly, does not have them",
 			"partition", p.replica.String(), "leader", f.key.leader, "leader epoch", a.LeaderEpoch, "from", at.Offset, "to", c.end-1, "committed", c.lost)
+		// A process that dies now must not come back with a high watermark of the history that was given up.
+		if werr := f.m.o.Dirs.WriteHighWatermarks(); werr != nil {
+			f.m.o.Logger.Error("cannot write the high watermarks", "err", werr)
+		}
 	}
 	if err != nil {
 		at = p.replica.Place()
