@@ -86,6 +86,12 @@ func (c *checker) uncleanly(id image.PartitionID) bool {
 	return t != nil && t.unclean >= 0
 }
 
+// present tells whether a node leads a partition by the newest metadata; one that was replaced may not know it yet, and lacks what
+// was written since.
+func (c *checker) present(id image.PartitionID, leader int32) bool {
+	return c.byID[id].newest.Leader == leader
+}
+
 func (t *truth) end() int64 {
 	if n := len(t.committed); n > 0 {
 		return t.committed[n-1].last + 1
@@ -125,6 +131,9 @@ func (c *checker) replica(n *node, t *truth, r *partition.Replica) {
 			v.compared = 0
 		}
 	}
+	if !s.Leading && v.run == n.run && v.log == log && v.epoch == s.LeaderEpoch && v.end < o.LogEnd {
+		c.follows(n, t, s, log, v.end)
+	}
 	begins := s.Leading && (v.epoch != s.LeaderEpoch || v.run != n.run)
 	v.run, v.log, v.epoch, v.hw, v.end = n.run, log, s.LeaderEpoch, o.HighWatermark, o.LogEnd
 	if begins {
@@ -137,6 +146,41 @@ func (c *checker) replica(n *node, t *truth, r *partition.Replica) {
 		return
 	}
 	c.compare(n, t, log, o.HighWatermark, true)
+}
+
+// follows: what a follower appends in a leader epoch stands in the log of that epoch's leader, which only grows.
+func (c *checker) follows(n *node, t *truth, s partition.Status, log *storage.Log, from int64) {
+	if s.Leader <= 0 || n.faulty {
+		return
+	}
+	l := c.w.node(s.Leader)
+	if !l.up || l.faulty {
+		return
+	}
+	r, err := l.replicas.Replica(t.id.Topic, t.id.Partition)
+	if err != nil {
+		return
+	}
+	if its := r.Status(); !its.Leading || its.LeaderEpoch != s.LeaderEpoch {
+		return
+	}
+	end := log.LogEnd()
+	if r.Log().LogEnd() < end {
+		c.w.fail("node %d: %s ends at %d, and at %d at its leader %d of epoch %d", n.id, t.name, end, r.Log().LogEnd(), l.id, s.LeaderEpoch)
+		return
+	}
+	theirs := map[int64]entry{}
+	c.each(l, r.Log(), from, end, func(b batch.Batch) bool {
+		theirs[b.BaseOffset()] = entryOf(b)
+		return true
+	})
+	c.each(n, log, from, end, func(b batch.Batch) bool {
+		if e := entryOf(b); theirs[e.base] != e {
+			c.w.fail("node %d: %s has %s, which its leader %d of epoch %d has not", n.id, t.name, e, l.id, s.LeaderEpoch)
+			return false
+		}
+		return true
+	})
 }
 
 // leads: one leader in an epoch.
@@ -175,8 +219,14 @@ func (c *checker) compare(n *node, t *truth, log *storage.Log, upTo int64, learn
 	if from >= upTo {
 		return
 	}
+	next := from
 	c.each(n, log, from, upTo, func(b batch.Batch) bool {
 		e := entryOf(b)
+		if e.base > next {
+			c.w.fail("node %d: %s has a hole from %d to %s", n.id, t.name, next, e)
+			return false
+		}
+		next = e.last + 1
 		if e.last >= upTo && learn {
 			c.w.fail("node %d: the high watermark %d of %s is within the batch %s", n.id, upTo, t.name, e)
 			return false

@@ -284,7 +284,7 @@ func (p *producer) answered(s *sending, try int, res any, err error) {
 		return
 	}
 	p.err = err
-	if errors.Is(err, sequences.ErrOutOfOrderSequence) && len(p.open) > 0 && p.open[0] == s {
+	if errors.Is(err, sequences.ErrOutOfOrderSequence) && len(p.open) > 0 && p.open[0] == s && w.check.present(p.part.id, p.to) {
 		if p.odd++; p.odd > 8 {
 			// What was acked before may be lost, after an unclean election. And a log that was
 			// loaded from a producer snapshot knows the last batch of each producer alone, as the

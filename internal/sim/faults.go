@@ -71,6 +71,39 @@ func (n *node) tempt(raw []byte) {
 	})
 }
 
+// hasten kills a leader of the quorum that is about to send the record with which its epoch begins, or has just sent it: that
+// record may stand in a majority of the logs or in none, and before it may stand those of leaders that died like this.
+func (n *node) hasten(raw []byte) {
+	w := n.w
+	if !w.set.Hasty || w.healed || !w.admin.ready || n.doomed == n.run || !beginsEpoch(raw, n.log.Leader().Epoch) || w.dice.IntN(4) == 0 {
+		return
+	}
+	run, wait := n.run, w.between(0, w.set.DelayMs+1)
+	if w.dice.IntN(3) > 0 {
+		n.doomed, wait = n.run, 0
+	}
+	w.after(wait, func() {
+		if n.up && n.run == run && !w.healed {
+			w.crash(n, false)
+		}
+	})
+}
+
+// beginsEpoch tells whether batches of the metadata log hold the one that begins an epoch.
+func beginsEpoch(raw []byte, epoch int32) bool {
+	for len(raw) > 0 {
+		b, rest, err := batch.Next(raw)
+		if err != nil {
+			return false
+		}
+		raw = rest
+		if b.IsControl() && b.LeaderEpoch() == epoch {
+			return true
+		}
+	}
+	return false
+}
+
 // endsInTransaction tells whether a transaction begins in batches of the metadata log,
 // and does not end there.
 func endsInTransaction(raw []byte) (open bool) {

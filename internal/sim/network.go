@@ -20,12 +20,16 @@ type laneKey struct {
 	kind     string
 }
 
+// copyKind is the kind of lanes on which followers fetch.
+const copyKind = "fetch"
+
 // call is one request and its answer.
 type call struct {
 	w    *World
 	key  laneKey
 	run  int // the asker's process
 	done bool
+	kept bool // the answer was kept back
 	then func(res any, err error)
 }
 
@@ -50,7 +54,11 @@ func (w *World) ask(key laneKey, deliver func(dst *node, reply func(any)), then 
 		c.run = w.node(key.from).run
 	}
 	l.open = append(l.open, c)
-	w.after(requestMs*time.Millisecond, func() {
+	patience := requestMs * time.Millisecond
+	if key.kind == copyKind && w.set.Late {
+		patience = patientMs * time.Millisecond
+	}
+	w.after(patience, func() {
 		if !c.done {
 			w.cut(key, errTimeout)
 		}
@@ -65,6 +73,8 @@ func (w *World) arrival(last time.Time, key laneKey) time.Time {
 	d := w.between(0, w.set.DelayMs)
 	if key.from == key.to {
 		d = w.between(0, 1)
+	} else if !w.healed && w.set.StallPercent > 0 && w.dice.IntN(100) < w.set.StallPercent {
+		d += w.between(20, 110)
 	}
 	t := w.clock.Now().Add(d + 50*time.Microsecond)
 	if t.Before(last) {
@@ -117,6 +127,11 @@ func (c *call) back(res any, run int) {
 	if c.done || key.from > 0 && w.parted[pair(key.from, key.to)] {
 		return
 	}
+	if key.kind == copyKind && w.set.Late && !w.healed && !c.kept && w.dice.IntN(8) == 0 {
+		c.kept = true
+		c.keep(res, run, w.leaderEpochs(key.from), w.clock.Now().Add(overtakenMs*time.Millisecond))
+		return
+	}
 	if w.node(key.to).run != run && w.dice.IntN(2) == 0 {
 		return // its sender has ended: it may have been sent or not
 	}
@@ -125,6 +140,31 @@ func (c *call) back(res any, run int) {
 		return
 	}
 	c.end(res, nil)
+}
+
+// keep lets an answer arrive soon after the asker has heard of a new leader of some partition, or at the latest at until.
+func (c *call) keep(res any, run int, before int32, until time.Time) {
+	w := c.w
+	switch {
+	case c.done:
+	case w.healed || !w.clock.Now().Before(until):
+		c.back(res, run)
+	case w.leaderEpochs(c.key.from) != before:
+		w.after(w.between(0, 60), func() { c.back(res, run) })
+	default:
+		w.after(5*time.Millisecond, func() { c.keep(res, run, before, until) })
+	}
+}
+
+// leaderEpochs sums those of all partitions up, as a node knows them.
+func (w *World) leaderEpochs(id int32) (sum int32) {
+	img := w.node(id).q.Images().Image()
+	for _, t := range w.check.parts {
+		if p := img.Partition(t.id); p != nil {
+			sum += p.LeaderEpoch
+		}
+	}
+	return sum
 }
 
 // end tells the asker what came of it, when it still lives.

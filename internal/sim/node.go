@@ -75,6 +75,7 @@ type node struct {
 	failed   error // of its only log directory: it stops
 	faulty   bool  // its disk was made to fail
 	dark     bool  // because power goes
+	doomed   int   // counts as run: the process that says nothing to its quorum any more and dies
 	lost     map[string]int64
 }
 
@@ -285,7 +286,7 @@ func (n *node) stepFetchers() {
 			}
 			continue
 		}
-		c.call = n.w.ask(laneKey{n.id, x.Leader(), "fetch"}, func(dst *node, reply func(any)) { dst.serveFollower(req, reply) }, func(res any, err error) {
+		c.call = n.w.ask(laneKey{n.id, x.Leader(), copyKind}, func(dst *node, reply func(any)) { dst.serveFollower(req, reply) }, func(res any, err error) {
 			c.call = nil
 			if err != nil {
 				x.Lost(err)

@@ -35,9 +35,12 @@ func (n *node) serveQuorum(from int32, body kraft.RequestBody, reply func(any)) 
 		if f, ok := res.(kraft.FetchResponse); ok {
 			f.Records = n.bytesOf(regions)
 			n.tempt(f.Records)
+			n.hasten(f.Records)
 			res = f
 		}
-		reply(res)
+		if n.doomed != n.run {
+			reply(res)
+		}
 	})
 }
 

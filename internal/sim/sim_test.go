@@ -5,11 +5,17 @@ import (
 	"flag"
 	"log/slog"
 	"os"
+	"runtime"
+	"runtime/debug"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"weir/internal/rng"
+	"weir/test/testnode"
 )
 
 var (
@@ -31,39 +37,85 @@ func TestSeed(t *testing.T) {
 	}
 }
 
-// TestSeeds runs a few dozen fixed seeds and a few fresh ones, or as many as it is told.
+// TestSeeds runs a few dozen fixed seeds and a few fresh ones, or as many as it is told; a long run writes what happened.
 func TestSeeds(t *testing.T) {
-	n, fresh := 30, 5
+	n, fresh, long := 30, 5, false
 	if s := os.Getenv("WEIR_SEEDS"); s != "" {
 		var err error
 		if n, err = strconv.Atoi(s); err != nil {
 			t.Fatal(err)
 		}
+		long = n >= 2000
 	}
 	if *seedsFlag > 0 {
-		n, fresh = *seedsFlag, 0
+		n, fresh, long = *seedsFlag, 0, false
 	}
-	var total Counters
-	began, bad := time.Now(), 0
-	run := func(seed uint64) {
-		c, err := Run(seed, slog.New(slog.DiscardHandler))
-		if err != nil && bad < 10 {
-			bad++
-			t.Errorf("%v\nagain: go test ./internal/sim -run 'TestSeed$' -seed %d", err, seed)
-		}
-		total.Add(c)
-	}
+	var seeds []uint64
 	for i := range n {
-		if *stopFlag && bad > 0 {
-			break
+		seeds = append(seeds, *fromFlag+uint64(i))
+	}
+	for dice := rng.System(); len(seeds) < n+fresh; {
+		seeds = append(seeds, dice.Uint64()>>16)
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // worlds are small, and thrown away
+	began, before := time.Now(), processorTime(t)
+	total := runSeeds(t, seeds)
+	each := ((processorTime(t) - before) / time.Duration(len(seeds))).Round(10 * time.Microsecond)
+	t.Logf("%d seeds, each %v of a processor\n%s", len(seeds), each, total)
+	if long && !t.Failed() {
+		testnode.WriteResult(t, "sim", time.Since(began), map[string]any{"seeds": len(seeds), "cpu_ms_each": float64(each.Microseconds()) / 1000, "happened": byName(total)})
+	}
+}
+
+// processorTime is what this process has used so far.
+func processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// runSeeds runs seeds on all processors, each world on one.
+func runSeeds(t *testing.T, seeds []uint64) (total Counters) {
+	var mu sync.Mutex
+	bad, next := 0, 0
+	take := func() (uint64, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if next == len(seeds) || *stopFlag && bad > 0 {
+			return 0, false
 		}
-		run(*fromFlag + uint64(i))
+		next++
+		return seeds[next-1], true
 	}
-	dice := rng.System()
-	for range fresh {
-		run(dice.Uint64() >> 16)
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for seed, ok := take(); ok; seed, ok = take() {
+				c, err := Run(seed, slog.New(slog.DiscardHandler))
+				mu.Lock()
+				total.Add(c)
+				if err != nil {
+					if bad++; bad <= 10 {
+						t.Errorf("%v\nagain: go test ./internal/sim -run 'TestSeed$' -seed %d", err, seed)
+					}
+				}
+				mu.Unlock()
+			}
+		})
 	}
-	t.Logf("%d seeds, %v each\n%s", n+fresh, time.Since(began)/time.Duration(n+fresh), total)
+	workers.Wait()
+	return total
+}
+
+func byName(c Counters) map[string]int {
+	out := map[string]int{}
+	for _, x := range c.counts() {
+		out[x.name] = *x.n
+	}
+	return out
 }
 
 // TestSameSeedSameRun: a seed replays exactly, down to the log.
