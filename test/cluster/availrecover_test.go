@@ -22,7 +22,7 @@ import (
 func TestRecoveryIsToldOf(t *testing.T) {
 	t.Parallel()
 	s := hire(t, testnode.ClusterOptions{
-		Members: testnode.Nodes(3, testnode.Member{}), Faulty: true, Props: map[string]string{"log.segment.bytes": "100000"},
+		Members: testnode.Nodes(3, testnode.Member{}), Faulty: true,
 	})
 	s.Start(t)
 	l := s.burden(t, "recovered", 12)

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -15,15 +16,15 @@ import (
 
 // What the environment says of the long form of TestRollingRestarts.
 const (
-	// minutesVariable is how long it takes, a restart each minute; 60 when it is not set.
+	// minutesVariable is how many minutes of load it takes, a restart each minute; 60 when it is not set.
 	minutesVariable = "WEIR_SOAK_MINUTES"
 	// pauseVariable names a file whose presence pauses the load, so that something else can be measured on the machine
-	// meanwhile. Restarts go on. Samples that are taken then, or soon after, are not compared.
+	// meanwhile. Restarts go on. Minutes in which the file was there do not count, and their samples are not compared.
 	pauseVariable = "WEIR_SOAK_PAUSE"
 )
 
-// window is how long the beginning and the end of the long form are that are compared.
-const window = 10 * time.Minute
+// window is how many samples of the beginning and of the end of the long form are compared: minutes.
+const window = 10
 
 // sample is what the nodes take just before one of them is restarted, node by node. Each restart strikes the node that
 // has run longest, so that in every sample there is one node of each age.
@@ -46,20 +47,19 @@ type sample struct {
 // log has been opened, and after the second.
 func TestRollingRestarts(t *testing.T) {
 	t.Parallel()
-	began, length, every := time.Now(), 12*time.Second, 2*time.Second
+	began, restarts, every := time.Now(), 6, 2*time.Second
 	props := map[string]string{
 		"offsets.topic.replication.factor": "3", "offsets.topic.num.partitions": "6", "log.retention.check.interval.ms": "5000",
 		"log.segment.delete.delay.ms": "1000", "log.cleaner.backoff.ms": "2000",
 	}
 	if testnode.Full() {
-		length, every = time.Hour, time.Minute
+		restarts, every = 60, time.Minute
 		maps.Copy(props, map[string]string{"broker.session.timeout.ms": "9000", "broker.heartbeat.interval.ms": "2000", "replica.lag.time.max.ms": "10000"})
 		if text := os.Getenv(minutesVariable); text != "" {
-			minutes, err := strconv.Atoi(text)
-			if err != nil {
+			var err error
+			if restarts, err = strconv.Atoi(text); err != nil {
 				t.Fatalf("%s: %v", minutesVariable, err)
 			}
-			length = time.Duration(minutes) * time.Minute
 		}
 	}
 	s := hire(t, testnode.ClusterOptions{Members: testnode.Nodes(3, testnode.Member{}), Props: props})
@@ -71,33 +71,34 @@ func TestRollingRestarts(t *testing.T) {
 	var before sample
 	start, beat := time.Now(), time.NewTicker(every)
 	defer beat.Stop()
-	for i := range int(length / every) {
+	for i, loaded := 0, 0; loaded < restarts; i++ {
 		<-beat.C
 		x := s.sample(t, start)
-		x.Paused = l.gate.lately(30 * time.Second)
+		if x.Paused = l.gate.lately(every); !x.Paused {
+			loaded++
+		}
 		x.Node, x.How = int32(i%3+1), []string{"SIGTERM", "kill -9"}[i%2]
 		x.InSync = s.strike(t, l, x.Node, x.How).Seconds()
 		t.Logf("%+v", x)
 		samples = append(samples, x)
 		l.healthy(t)
-		if i == 2 && length < 2*window {
+		if i == 2 && restarts < 2*window {
 			<-beat.C
 			before = s.sample(t, start)
 		}
 	}
 	<-beat.C
-	samples = append(samples, s.sample(t, start))
 	l.churn.stop()
-	if length < 2*window {
+	if restarts < 2*window {
 		s.returns(t, before)
 	}
 	figures := l.end(t)
-	figures["restarts"], figures["samples"] = len(samples)-1, samples
+	figures["restarts"], figures["samples"] = len(samples), samples
 	for _, n := range s.Nodes {
 		noCoordinatorErrors(t, n)
 	}
-	if length >= 2*window {
-		figures["first"], figures["last"] = compare(t, samples, length)
+	if restarts >= 2*window {
+		figures["first"], figures["last"] = compare(t, samples)
 	}
 	t.Log(figures)
 	if testnode.Full() {
@@ -154,39 +155,36 @@ type means struct {
 	Handles    float64 `json:"handles"`
 }
 
-// compare holds the last ten minutes against the first ten.
-func compare(t *testing.T, samples []sample, length time.Duration) (first, last means) {
+// compare holds the last ten minutes of load against the first ten.
+func compare(t *testing.T, samples []sample) (first, last means) {
 	t.Helper()
-	first, last = mean(samples, 2.5, window.Minutes()+0.5), mean(samples, (length-window).Minutes()+0.5, math.Inf(1))
-	if first.Samples < 3 || last.Samples < 3 {
-		t.Errorf("only %d samples of the first ten minutes and %d of the last can be compared", first.Samples, last.Samples)
-	}
+	loaded := slices.DeleteFunc(slices.Clone(samples), func(x sample) bool { return x.Paused })
+	// Before the third restart the ages are not yet those of all other samples.
+	first, last = mean(loaded[2:window]), mean(loaded[len(loaded)-window:])
 	if last.RSS > 1.1*first.RSS {
 		t.Errorf("the nodes take %.0f MB in the last ten minutes and took %.0f in the first", last.RSS, first.RSS)
 	}
-	near(t, "goroutines", last.Goroutines, first.Goroutines)
-	near(t, "file handles", last.Handles, first.Handles)
+	noMore(t, "goroutines", last.Goroutines, first.Goroutines)
+	noMore(t, "file handles", last.Handles, first.Handles)
 	return first, last
 }
 
-// mean averages samples between two minutes. Before the fourth restart the ages are not yet those of all others.
-func mean(samples []sample, from, to float64) (m means) {
+// mean averages what the nodes take together.
+func mean(samples []sample) (m means) {
 	for _, x := range samples {
-		if x.At < from || x.At >= to || x.Paused {
-			continue
-		}
-		m.Samples++
 		m.RSS += total(x.RSS)
 		m.Goroutines += total(x.Goroutines)
 		m.Handles += total(x.Handles)
 	}
-	n := float64(max(m.Samples, 1))
-	return means{m.Samples, math.Round(m.RSS/n*10) / 10, math.Round(m.Goroutines/n*10) / 10, math.Round(m.Handles/n*10) / 10}
+	n := float64(len(samples))
+	return means{len(samples), math.Round(m.RSS/n*10) / 10, math.Round(m.Goroutines/n*10) / 10, math.Round(m.Handles/n*10) / 10}
 }
 
-func near(t *testing.T, what string, now, before float64) {
+// noMore allows five percent. Fewer is no fault: on a busy machine clients time out and connect again, so that there are more for
+// a while.
+func noMore(t *testing.T, what string, now, before float64) {
 	t.Helper()
-	if math.Abs(now-before) > 0.05*before {
+	if now > 1.05*before {
 		t.Errorf("%s: %.0f, and %.0f before", what, now, before)
 	}
 }
