@@ -47,7 +47,7 @@ func (g *Groups) DescribeConsumer(ctx context.Context, id string) kmsg.ConsumerG
 // resolve looks up the topics of regular expressions, which may take long, and
 // brings them back to the group.
 func (g *Groups) resolve(q *consumer.Resolve) {
-	img := g.o.Image()
+	img := g.image()
 	go func() {
 		found := consumer.ResolveIn(img, g.o.Clock.Now(), q.Regexes)
 		g.rt.Submit(g.Partition(q.Group), "regular expressions", func(m *member, v groupView) (groupResult, error) {
@@ -62,6 +62,7 @@ func (g *Groups) resolve(q *consumer.Resolve) {
 
 // topicsChanged tells the consumer groups of partitions which topics have changed.
 func (g *Groups) topicsChanged(img *image.Image, d *image.Delta, ids []int32) {
+	g.seen.Store(img)
 	var names []string
 	created := g.newTopics.Load() == 0 // nothing is known of the time before
 	for _, id := range d.ChangedTopics() {

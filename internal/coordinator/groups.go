@@ -46,7 +46,10 @@ type GroupsOptions struct {
 type Groups struct {
 	o  GroupsOptions
 	rt *Runtime[*member, *group.State, group.Record]
-	// newTopics is the offset of the newest image in which a topic was created.
+	// seen is the image that Apply was given last: consumer groups are told of what
+	// has changed in it, and then must not see an older one. newTopics is the offset
+	// of the newest image in which a topic was created.
+	seen      atomic.Pointer[image.Image]
 	newTopics atomic.Int64
 }
 
@@ -191,7 +194,15 @@ func (g *Groups) decide(m *member, v groupView, step func(group.Step) group.Resu
 
 // step is the moment of a view.
 func (g *Groups) step(v groupView) group.Step {
-	return group.Step{Now: v.Now, State: v.State, Image: g.o.Image(), NewTopicsAt: g.newTopics.Load()}
+	return group.Step{Now: v.Now, State: v.State, Image: g.image(), NewTopicsAt: g.newTopics.Load()}
+}
+
+// image is the cluster as consumer groups see it.
+func (g *Groups) image() *image.Image {
+	if img := g.seen.Load(); img != nil {
+		return img
+	}
+	return g.o.Image()
 }
 
 // logWaiting says whom a rebalance waits for, since when and until when.

@@ -74,11 +74,8 @@ func (g *Group) joinAs(s *Step, soft *Soft, c change, owns report) (*Downgrade, 
 	if err != nil {
 		return nil, nil, err
 	}
-	epoch, same := g.Epoch, g.homogeneous()
 	bump := names || regex != regexSame
-	if bump || soft.outdated(s, g) {
-		epoch, same = g.refresh(s, soft, c, bump)
-	}
+	epoch, same := g.current(s, soft, c, bump)
 	to := target{g.AssignmentEpoch, g.targetOf(c.is)}
 	down := &Downgrade{Joining: c.is, Replaced: existing}
 	if !downgrade {

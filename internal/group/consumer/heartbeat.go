@@ -63,11 +63,8 @@ func (g *Group) Heartbeat(s *Step, soft *Soft, q *kmsg.ConsumerGroupHeartbeatReq
 	if err != nil {
 		return nil, err
 	}
-	epoch, same := g.Epoch, g.homogeneous()
 	// A regular expression that is not resolved yet bumps the epoch when it is.
-	if bump := names || regex == regexResolved; bump || soft.outdated(s, g) {
-		epoch, same = g.refresh(s, soft, c, bump)
-	}
+	epoch, same := g.current(s, soft, c, names || regex == regexResolved)
 	to, err := g.retarget(s, epoch, c, same)
 	if err != nil {
 		return nil, err

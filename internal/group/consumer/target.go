@@ -21,7 +21,7 @@ type change struct {
 	replaces *Member
 }
 
-// names counts the subscribers of each topic after a change.
+// namesAfter counts the subscribers of each topic after a change.
 func (g *Group) namesAfter(c change) *table[subscribers] {
 	names := g.names
 	for _, t := range c.was.Topics {
@@ -75,8 +75,17 @@ func homogeneous(patterns *table[int], names *table[subscribers], members int) b
 	return true
 }
 
-// subscriptionType is homogeneous for the group as it is.
-func (g *Group) homogeneous() bool { return homogeneous(g.patterns, g.names, g.Size()) }
+// current is the group epoch after a change, and whether all members subscribe to
+// the same topics, as far as that is needed: when a target is due.
+func (g *Group) current(s *Step, soft *Soft, c change, bump bool) (epoch int32, same bool) {
+	switch {
+	case bump || soft.outdated(s, g):
+		return g.refresh(s, soft, c, bump)
+	case g.AssignmentEpoch < g.Epoch:
+		return g.Epoch, homogeneous(g.patterns, g.names, g.Size())
+	}
+	return g.Epoch, false
+}
 
 func keys[V any](m *table[V]) []string {
 	out := make([]string, 0, size(m))
