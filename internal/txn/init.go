@@ -100,12 +100,12 @@ func (c *Core) initialized(s Step, t *Txn, timeoutMs int32, is Identity, last in
 // fence aborts an open transaction for its producer, whose epoch ends with it. ok
 // is false when the step lacks a new producer id that is needed.
 func fence(s Step, t *Txn) (n *Txn, ok bool) {
-	f := *t
-	if f.Epoch < math.MaxInt16 {
-		f.Epoch++
-	}
-	f.LastEpoch = NoEpoch
 	if s.Level < 2 {
+		f := *t
+		if f.Epoch < math.MaxInt16 {
+			f.Epoch++
+		}
+		f.LastEpoch = NoEpoch
 		return prepare(s, &f, t, PrepareAbort, 0, NoProducerID), true
 	}
 	next := NoProducerID
@@ -115,5 +115,5 @@ func fence(s Step, t *Txn) (n *Txn, ok bool) {
 		}
 		next = s.NewID
 	}
-	return prepare(s, &f, t, PrepareAbort, 2, next), true
+	return prepare(s, t, t, PrepareAbort, 2, next), true // which bumps the epoch by itself
 }

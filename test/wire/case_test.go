@@ -37,7 +37,7 @@ type testCase struct {
 func allCases() []testCase {
 	return slices.Concat(
 		produceCases(), fetchCases(), sessionCases(), oldVersionCases(), offsetCases(), metadataCases(),
-		topicCases(), configCases(), clusterCases(), rubbishCases(), restartCases(), groupCases(),
+		topicCases(), configCases(), clusterCases(), rubbishCases(), restartCases(), groupCases(), txnCases(),
 	)
 }
 
@@ -323,6 +323,17 @@ func order(res kmsg.Response) {
 	case *kmsg.ListOffsetsResponse:
 		for _, t := range r.Topics {
 			slices.SortStableFunc(t.Partitions, func(a, b kmsg.ListOffsetsResponseTopicPartition) int { return cmp.Compare(a.Partition, b.Partition) })
+		}
+	case *kmsg.AddPartitionsToTxnResponse:
+		orderAdded(r)
+	case *kmsg.DescribeTransactionsResponse:
+		for _, x := range r.TransactionStates {
+			slices.SortFunc(x.Topics, func(a, b kmsg.DescribeTransactionsResponseTransactionStateTopic) int {
+				return cmp.Compare(a.Topic, b.Topic)
+			})
+			for _, t := range x.Topics {
+				slices.Sort(t.Partitions)
+			}
 		}
 	case *kmsg.JoinGroupResponse:
 		slices.SortStableFunc(r.Members, func(a, b kmsg.JoinGroupResponseMember) int {

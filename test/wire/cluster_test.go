@@ -20,7 +20,7 @@ func clusterCases() []testCase {
 		{name: "describe-producers", run: describeProducers},
 		{name: "describe-quorum", run: describeQuorum},
 		{name: "update-features", run: updateFeatures},
-		{name: "update-features-not-served", run: updateFeaturesNotServed, differs: "features that Weir does not serve yet are refused"},
+		{name: "update-features-not-served", run: updateFeaturesNotServed},
 		{name: "acls", run: aclsCase},
 		{name: "controller-listener", run: controllerListener},
 		{name: "K33-null-texts", run: nullTexts},
