@@ -43,7 +43,7 @@ type Node struct {
 	// TxnBackoff and TxnBackoffMax, see Verification.
 	TxnBackoff, TxnBackoffMax time.Duration
 
-	Gone             func(*image.Broker) bool // see Metadata
+	Gone, Doubted    func(*image.Broker) bool // see Metadata
 	Throttle         Throttle                 // of leaders, see Fetch
 	Starts           Starts                   // see Fetch
 	NearRacks        bool                     // replica.selector.class
@@ -69,7 +69,7 @@ func (n *Node) BrokerTable() *Table {
 		},
 		&ListOffsets{Images: n.Images, Replicas: n.Replicas},
 		&Metadata{
-			Images: n.Images, Controller: n.Controller, ClusterID: n.ClusterID, Gone: n.Gone,
+			Images: n.Images, Controller: n.Controller, ClusterID: n.ClusterID, Gone: n.Gone, Doubted: n.Doubted,
 			AutoCreate: n.AutoCreateTopics, Created: n.CreatedTopics, Internal: []InternalTopic{n.GroupTopic, n.TxnTopic},
 		},
 		&DescribeTopicPartitions{Images: n.Images, MaxPartitions: n.MaxPartitions},

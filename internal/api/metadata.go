@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"time"
 
@@ -27,7 +28,9 @@ import (
 //
 // A missing topic is created when auto.create.topics.enable says so. Unlike
 // Kafka, the answer waits a moment for the new topic's leaders, which saves the
-// client a round of retries.
+// client a round of retries. It also waits a moment when a leader that it would name
+// has just died: clients ask at once when a connection ends, and some not again for
+// seconds (franz-go: five) when they are told of the leader that they know.
 type Metadata struct {
 	Images     Images
 	Controller Controller
@@ -41,6 +44,9 @@ type Metadata struct {
 	// Gone tells whether this node has found a leader's process ended, before the
 	// controller has given its partitions another leader.
 	Gone func(*image.Broker) bool
+	// Doubted tells whether it is worth to wait for another leader: this one has
+	// ended, or closed its connections to this node, a moment ago. Nil: never.
+	Doubted func(*image.Broker) bool
 }
 
 // NewTopic is what a broker's own configuration says of topics that it creates
@@ -66,10 +72,11 @@ func (m *Metadata) Handle(ctx context.Context, c *Call, r kmsg.Request) wire.Res
 	if refused != nil {
 		img = m.Images.Image()
 	}
+	img = settled(ctx, m.Images, m.Doubted, func(i *image.Image) iter.Seq[*image.Topic] { return topicsOf(i, req) })
 	d := describing{img: img, listener: c.Conn.Listener(), version: req.Version, gone: m.Gone}
 	d.cluster(res, m.ClusterID, req.IncludeClusterAuthorizedOperations)
 	switch {
-	case req.Topics == nil || (req.Version == 0 && len(req.Topics) == 0):
+	case wantsAll(req):
 		for t := range img.Topics() {
 			res.Topics = append(res.Topics, d.topic(t))
 		}
@@ -82,6 +89,29 @@ func (m *Metadata) Handle(ctx context.Context, c *Call, r kmsg.Request) wire.Res
 		res.Topics[i].AuthorizedOperations = authorized(req.IncludeTopicAuthorizedOperations && res.Topics[i].ErrorCode != kerr.UnknownTopicID.Code, topicOperations)
 	}
 	return reply(res)
+}
+
+// wantsAll tells whether a request is for every topic.
+func wantsAll(req *kmsg.MetadataRequest) bool {
+	return req.Topics == nil || req.Version == 0 && len(req.Topics) == 0
+}
+
+// topicsOf lists the topics of an image that a request asks for.
+func topicsOf(img *image.Image, req *kmsg.MetadataRequest) iter.Seq[*image.Topic] {
+	if wantsAll(req) {
+		return img.Topics()
+	}
+	return func(yield func(*image.Topic) bool) {
+		for _, q := range req.Topics {
+			t, ok := img.TopicByID(uuid.UUID(q.TopicID))
+			if q.Topic != nil && !ok {
+				t, ok = img.Topic(*q.Topic)
+			}
+			if ok && !yield(t) {
+				return
+			}
+		}
+	}
 }
 
 // asked is what a request asks for: each topic once, and those named by id alone

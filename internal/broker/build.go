@@ -136,7 +136,7 @@ func (b *Broker) openNetwork() error {
 	node.Replicas, node.LogDirs, node.Epoch = b.replicas, b.replicas, func() int64 { return b.lifecycle.Epoch() }
 	node.Groups, node.GroupTopic = b.groups, b.groupTopic()
 	b.wireTxns(node)
-	node.Gone, node.Throttle = b.replicas.Gone, b.replicas.LeaderThrottle()
+	node.Gone, node.Doubted, node.Throttle = b.replicas.Gone, b.replicas.Doubted, b.replicas.LeaderThrottle()
 	node.Starts = b.replicas
 	if node.NearRacks, err = nearRacks(s); err != nil {
 		return err

@@ -307,6 +307,7 @@ func (n *Node) applyFed() (some bool, err error) {
 		some = true
 	}
 	if img, d, ok := n.loader.Publish(); ok {
+		n.tellLeaders(img, d)
 		for _, s := range n.subs {
 			s.Apply(img, d)
 		}

@@ -219,8 +219,9 @@ func (f *fetcher) lost(err error) {
 		f.placed(nil, err)
 		return
 	}
-	f.core.Lost(f.nowMs(), false)
-	f.all.see(f.key.leader, peer.IsGone(err))
+	closed := !f.quiet && peer.KindOf(err) == peer.Disconnected
+	f.core.Lost(f.nowMs(), closed) // a dial tells at once whether the process is there
+	f.all.see(f.key.leader, err)
 	if !f.quiet {
 		f.quiet = true
 		f.m.o.Logger.Info("cannot fetch from a leader, trying on", "leader", f.key.leader, "partitions", len(f.parts), "err", err)
@@ -232,7 +233,7 @@ func (f *fetcher) heard() {
 		f.quiet = false
 		f.m.o.Logger.Info("fetching from the leader again", "leader", f.key.leader)
 	}
-	f.all.see(f.key.leader, false)
+	f.all.see(f.key.leader, nil)
 }
 
 // do carries out one action on a partition's log, or begins to.

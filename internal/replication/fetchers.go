@@ -7,10 +7,12 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"weir/internal/follower"
 	"weir/internal/image"
 	"weir/internal/partition"
+	"weir/internal/peer"
 )
 
 // fetchers is who copies which partition from where: one fetcher for each leader
@@ -26,7 +28,7 @@ type fetchers struct {
 	slots     int // num.replica.fetchers
 	set       map[fetcherKey]*fetcher
 	following map[follower.Key]*following
-	refused   map[int32]int64 // leaders whose process is gone, as far as their fetchers saw → its broker epoch
+	doubts    map[int32]doubt // leaders that may be gone, as far as their fetchers saw
 }
 
 type fetcherKey struct {
@@ -43,7 +45,7 @@ type following struct {
 }
 
 func newFetchers(m *Manager) *fetchers {
-	f := &fetchers{m: m, slots: m.o.Fetch.Fetchers, set: map[fetcherKey]*fetcher{}, following: map[follower.Key]*following{}, refused: map[int32]int64{}}
+	f := &fetchers{m: m, slots: m.o.Fetch.Fetchers, set: map[fetcherKey]*fetcher{}, following: map[follower.Key]*following{}, doubts: map[int32]doubt{}}
 	f.life, f.end = context.WithCancel(context.Background())
 	return f
 }
@@ -169,18 +171,35 @@ func (f *fetchers) leave(x *fetcher) bool {
 		return false
 	}
 	delete(f.set, x.key)
-	delete(f.refused, x.key.leader)
+	delete(f.doubts, x.key.leader)
 	return true
 }
 
-// see notes whether a leader's process is there.
-func (f *fetchers) see(leader int32, gone bool) {
+// doubt is what a fetcher has noticed of its leader's process.
+type doubt struct {
+	epoch int64     // its broker epoch
+	since time.Time // of the last change
+	gone  bool      // it has ended; else it has closed its connection, which a dial will explain
+}
+
+// Doubts end by themselves: after a while nobody should wait for another leader.
+const (
+	doubtOfGone   = 500 * time.Millisecond // the controller elects another leader in less, where it can
+	doubtOfClosed = 100 * time.Millisecond // one dial
+)
+
+// see notes how the last request to a leader ended.
+func (f *fetchers) see(leader int32, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if b, ok := f.m.image.Load().Broker(leader); gone && ok {
-		f.refused[leader] = b.Epoch
-	} else {
-		delete(f.refused, leader)
+	b, ok := f.m.image.Load().Broker(leader)
+	gone := peer.IsGone(err)
+	if !ok || !gone && peer.KindOf(err) != peer.Disconnected {
+		delete(f.doubts, leader)
+		return
+	}
+	if old, ok := f.doubts[leader]; !ok || old.epoch != b.Epoch || old.gone != gone {
+		f.doubts[leader] = doubt{epoch: b.Epoch, since: f.m.o.Clock.Now(), gone: gone}
 	}
 }
 
@@ -188,10 +207,26 @@ func (f *fetchers) see(leader int32, gone bool) {
 // copies from ended, and has not heard of another one since, so that clients should
 // not be sent there (availability C3(g)).
 func (m *Manager) Gone(leader *image.Broker) bool {
+	d, ok := m.doubt(leader)
+	return ok && d.gone
+}
+
+// Doubted tells whether a leader that this node copies from has ended, or closed its
+// connection, a moment ago: who asks for leaders does well to wait a little.
+func (m *Manager) Doubted(leader *image.Broker) bool {
+	d, ok := m.doubt(leader)
+	lasts := doubtOfClosed
+	if d.gone {
+		lasts = doubtOfGone
+	}
+	return ok && m.o.Clock.Now().Sub(d.since) < lasts
+}
+
+func (m *Manager) doubt(leader *image.Broker) (doubt, bool) {
 	m.fetchers.mu.Lock()
 	defer m.fetchers.mu.Unlock()
-	epoch, ok := m.fetchers.refused[leader.ID]
-	return ok && epoch == leader.Epoch
+	d, ok := m.fetchers.doubts[leader.ID]
+	return d, ok && d.epoch == leader.Epoch
 }
 
 // run waits for ctx, then ends every fetcher.

@@ -108,11 +108,17 @@ const pom = `<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.
 // javaClient is the program testdata/java with a version of kafka-clients. poll is the folder with the one class that differs.
 func javaClient(t *testing.T, version, poll string, options ...string) *exec.Cmd {
 	t.Helper()
+	return javaProgram(t, version, "Crew", []string{"testdata/java/Crew.java", filepath.Join("testdata/java", poll, "Poll.java")}, options...)
+}
+
+// javaProgram compiles sources against a version of kafka-clients; the command runs one of their classes.
+func javaProgram(t *testing.T, version, class string, sources []string, args ...string) *exec.Cmd {
+	t.Helper()
 	libs := install(t, "kafka-clients-"+version, map[string]string{"pom.xml": fmt.Sprintf(pom, version)},
 		[]string{"mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=.", "-DincludeScope=runtime"})
 	sum := sha256.New()
 	compile := []string{"javac", "-nowarn", "-cp", filepath.Join(libs, "*"), "-d", "."}
-	for _, source := range []string{"testdata/java/Crew.java", filepath.Join("testdata/java", poll, "Poll.java")} {
+	for _, source := range sources {
 		text, err := os.ReadFile(source)
 		if err != nil {
 			t.Fatal(err)
@@ -124,8 +130,8 @@ func javaClient(t *testing.T, version, poll string, options ...string) *exec.Cmd
 		}
 		compile = append(compile, path)
 	}
-	classes := install(t, fmt.Sprintf("java-crew-%s-%x", version, sum.Sum(nil)[:6]), nil, compile)
-	args := append([]string{"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-cp", classes + ":" + filepath.Join(libs, "*"), "Crew"}, options...)
+	classes := install(t, fmt.Sprintf("java-%s-%s-%x", strings.ToLower(class), version, sum.Sum(nil)[:6]), nil, compile)
+	args = append([]string{"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-cp", classes + ":" + filepath.Join(libs, "*"), class}, args...)
 	return exec.Command("java", args...)
 }
 

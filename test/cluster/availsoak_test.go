@@ -1,8 +1,11 @@
 package cluster
 
 import (
+	"cmp"
+	"flag"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"syscall"
 	"testing"
@@ -11,6 +14,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"weir/test/testnode"
+)
+
+// go test ./test/cluster -run TestFaultRounds -faults SIGSTOP -rounds 10
+var (
+	faultKinds  = flag.String("faults", "", "TestFaultRounds: only the kinds that match")
+	faultRounds = flag.Int("rounds", 0, "TestFaultRounds: how many rounds; 0: as always")
 )
 
 // tally counts faults and the worst gap of each kind.
@@ -35,12 +44,14 @@ func TestFaultRounds(t *testing.T) {
 	dice := rand.New(rand.NewPCG(seed, 0))
 	var kinds []string
 	for kind := range plagues {
-		kinds = append(kinds, kind)
+		if regexp.MustCompile(*faultKinds).MatchString(kind) {
+			kinds = append(kinds, kind)
+		}
 	}
 	slices.Sort(kinds)
 	dice.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
 	counts, began := map[string]*tally{}, time.Now()
-	for round := range testnode.Rounds(2, 30) {
+	for round := range cmp.Or(*faultRounds, testnode.Rounds(2, 30)) {
 		kind, id := kinds[round%len(kinds)], int32(1+dice.IntN(3))
 		x.full(t, "rounds")
 		x.full(t, "rounds-probe")
@@ -64,7 +75,7 @@ func TestFaultRounds(t *testing.T) {
 	x.load.end(t)
 	figures := map[string]any{"acked": x.load.numAcked(), "by fault": counts}
 	t.Log(figures["acked"], "records acked")
-	if testnode.Full() {
+	if testnode.Full() && *faultKinds == "" {
 		testnode.WriteResult(t, "faults", time.Since(began), figures)
 	}
 }
