@@ -29,28 +29,32 @@ const faultsEvery = 50 * time.Millisecond
 func openDisk() vfs.FS {
 	disk := errfs.Wrap(vfs.OS())
 	if path := os.Getenv("WEIR_FAULTS"); path != "" {
-		go followFaults(disk, path)
+		go followFaults(disk, path, setFaults(disk, path, ""))
 	}
 	return disk
 }
 
-func followFaults(disk *errfs.FS, path string) {
-	said := ""
+func followFaults(disk *errfs.FS, path, said string) {
 	for range time.Tick(faultsEvery) {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			text = nil // no file, no faults
-		}
-		if string(text) == said {
-			continue
-		}
-		said = string(text)
-		rules, err := parseFaults(said)
-		if err != nil {
-			slog.Error("faults of the disk are not understood", "file", path, "err", err)
-		}
-		disk.Set(rules...)
+		said = setFaults(disk, path, said)
 	}
+}
+
+// setFaults takes the file's rules up unless it says what it said before.
+func setFaults(disk *errfs.FS, path, said string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		text = nil // no file, no faults
+	}
+	if string(text) == said {
+		return said
+	}
+	rules, err := parseFaults(string(text))
+	if err != nil {
+		slog.Error("faults of the disk are not understood", "file", path, "err", err)
+	}
+	disk.Set(rules...)
+	return string(text)
 }
 
 func parseFaults(text string) ([]errfs.Rule, error) {
