@@ -165,7 +165,11 @@ func (c *conn) createTopic(name string, partitions int32, replicas int16) error 
 	if err := c.ask(&req, &resp); err != nil {
 		return err
 	}
-	return kerr.ErrorForCode(resp.Topics[0].ErrorCode)
+	err := kerr.ErrorForCode(resp.Topics[0].ErrorCode)
+	if errors.Is(err, kerr.TopicAlreadyExists) {
+		return nil // a busy Apache broker has sent it to the controller twice; names are new
+	}
+	return err
 }
 
 // leaders finds a topic all of whose partitions have a leader.
