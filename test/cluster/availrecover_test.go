@@ -36,7 +36,7 @@ func TestRecoveryIsToldOf(t *testing.T) {
 	if err := os.Remove(filepath.Join(n.LogDirs[0], ".weir-session")); err != nil {
 		t.Fatal(err)
 	}
-	n.Faults(t, "read *.log 250ms")
+	n.Faults(t, "read *.log 800ms")
 	since := mark(t, n)
 	n.Launch(t)
 	line := says(t, n, since, `msg="still `, "of=13", "eta=")
@@ -53,8 +53,8 @@ func TestRecoveryIsToldOf(t *testing.T) {
 		s.absent(t, "recovered", id)
 		l.flows(t, testnode.Patience)
 	}
-	n.WaitReady(t)
 	n.Faults(t)
+	n.WaitReady(t)
 	if s.fenced(t)[id] {
 		t.Errorf("node %d is ready, and fenced", id)
 	}
