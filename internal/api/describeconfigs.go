@@ -103,7 +103,7 @@ func configRow(req *kmsg.DescribeConfigsRequest, e config.Entry) kmsg.DescribeCo
 	row := kmsg.NewDescribeConfigsResponseResourceConfig()
 	row.Name, row.Value, row.ReadOnly, row.IsSensitive, row.IsDefault = e.Name, e.Value, e.ReadOnly, e.Sensitive, e.IsDefault
 	row.Source, row.ConfigType = kmsg.ConfigSource(e.Source), kmsg.ConfigType(e.Type)
-	if req.IncludeDocumentation {
+	if req.IncludeDocumentation || row.Source == kmsg.ConfigSourceDynamicBrokerLoggerConfig { // never null for a logger, as in Kafka
 		row.Documentation = &e.Doc
 	}
 	if req.IncludeSynonyms {

@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -54,6 +55,14 @@ func (h *AlterConfigs) changeLoggers(req *kmsg.IncrementalAlterConfigsRequest, a
 			return refuse(kerr.InvalidRequest, "Each resource must appear at most once.")
 		}
 	}
+	for i, op := range x.Configs {
+		if slices.ContainsFunc(x.Configs[:i], func(o kmsg.IncrementalAlterConfigsRequestResourceConfig) bool { return o.Name == op.Name }) {
+			return refuse(kerr.InvalidRequest, "Error due to duplicate config keys")
+		}
+		if op.Value == nil && op.Op != kmsg.IncrementalAlterConfigOpDelete {
+			return refuse(kerr.InvalidRequest, "Null value not supported for : "+op.Name)
+		}
+	}
 	change := h.Loggers.Check
 	for range 2 { // nothing is changed unless everything can be
 		for _, op := range x.Configs {
@@ -73,9 +82,7 @@ func changeLogger(op kmsg.IncrementalAlterConfigsRequestResourceConfig, change f
 	var level *string
 	switch op.Op {
 	case kmsg.IncrementalAlterConfigOpSet:
-		if level = op.Value; level == nil {
-			level = new(string)
-		}
+		level = op.Value
 	case kmsg.IncrementalAlterConfigOpDelete:
 	case kmsg.IncrementalAlterConfigOpAppend, kmsg.IncrementalAlterConfigOpSubtract:
 		return refuse(kerr.InvalidRequest, fmt.Sprintf("%s operation is not allowed for the BROKER_LOGGER resource", op.Op))

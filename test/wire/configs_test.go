@@ -17,6 +17,7 @@ func configCases() []testCase {
 		{name: "K32-describe-topic", run: describeTopicConfigs},
 		{name: "K32-describe-broker", run: describeBrokerConfigs},
 		{name: "describe-configs-errors", run: describeConfigsErrors},
+		{name: "loggers", run: loggerLevels},
 	}
 }
 
@@ -262,4 +263,47 @@ func describeConfigsErrors(s *session) {
 	}
 	s.show("client metrics", sorted(s.ask(describeConfigs(16, "some-subscription"), 4).(*kmsg.DescribeConfigsResponse)))
 	s.show("a group", sorted(s.ask(describeConfigs(32, "some-group"), 4).(*kmsg.DescribeConfigsResponse)))
+}
+
+// loggerLevels: the only logger that both systems have is the root.
+func loggerLevels(s *session) {
+	const logger = kmsg.ConfigResourceTypeBrokerLogger
+	show := func(what string) { s.do(what, describeConfigs(logger, "1", "root"), 4) }
+	set := func(what string, c change) { s.do(what, incremental(logger, "1", c), 1) }
+	set("set", change{"root", 0, "WARN"})
+	for _, v := range []int16{1, 4} {
+		s.do("the root's level", describeConfigs(logger, "1", "root"), v)
+	}
+	for _, name := range []string{"", "x", "2"} {
+		s.do("describe "+name, describeConfigs(logger, name), 4)
+		s.do("change "+name, incremental(logger, name, change{"root", 0, "INFO"}), 1)
+	}
+	for _, level := range []string{"warn", "OFF", ""} {
+		set("level "+level, change{"root", 0, level})
+	}
+	set("no such logger", change{"no.such", 0, "INFO"})
+	set("remove no such logger", change{"no.such", 1, ""})
+	set("remove the root's", change{"root", 1, ""})
+	set("append", change{"root", 2, "INFO"})
+	set("subtract", change{"root", 3, "INFO"})
+	s.do("one of two is wrong", incremental(logger, "1", change{"root", 0, "ERROR"}, change{"no.such", 0, "INFO"}), 1)
+	show("nothing has changed")
+	only := incremental(logger, "1", change{"root", 0, "ERROR"})
+	only.ValidateOnly = true
+	s.do("validate only", only, 1)
+	show("nothing has changed")
+	s.do("a key twice", incremental(logger, "1", change{"root", 0, "ERROR"}, change{"root", 0, "WARN"}), 1)
+	null := incremental(logger, "1", change{"root", 0, "ERROR"})
+	null.Resources[0].Configs[0].Value = nil
+	s.do("null", null, 1)
+	twice := incremental(logger, "1", change{"root", 0, "ERROR"})
+	twice.Resources = append(twice.Resources, twice.Resources[0])
+	s.do("a resource twice", twice, 1)
+	show("in the end")
+	t := s.topic("t")
+	s.create(t, 1)
+	mixed := incremental(kmsg.ConfigResourceTypeTopic, t, change{"retention.ms", 0, "5"})
+	mixed.Resources = append(mixed.Resources, incremental(logger, "1", change{"root", 0, "WARN"}).Resources...)
+	s.do("beside a topic", mixed, 1)
+	s.do("by the old request", alterConfigs(logger, "1", "root", "INFO"), 2)
 }
