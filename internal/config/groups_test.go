@@ -8,7 +8,7 @@ import (
 // A consumer group has its own settings, within what the broker allows, or the broker's, of which
 // group.consumer.assignment.interval.ms may change while it runs.
 func TestGroupMs(t *testing.T) {
-	s, _, err := Load("s.properties", []byte("process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@h:1\nlisteners=PLAINTEXT://:1,C://:2\ncontroller.listener.names=C\nlog.dirs=/d\n" +
+	s, _, err := Load("s.properties", []byte("process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@h:1\nlisteners=PLAINTEXT://:1,C://:2\ncontroller.listener.names=C\nlog.dirs=/d\n"+
 		"group.consumer.max.session.timeout.ms=50000\ngroup.consumer.heartbeat.interval.ms=6000\n"), nil)
 	if err != nil {
 		t.Fatal(err)

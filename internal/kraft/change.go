@@ -202,7 +202,9 @@ func (c *Core) upgrade(ref uint64, q UpgradeRequest) {
 }
 
 // changeTo appends the record of a new set, which is in force at once.
-func (c *Core) changeTo(ref uint64, voters []Voter, early bool) { c.changeWith(ref, voters, nil, early) }
+func (c *Core) changeTo(ref uint64, voters []Voter, early bool) {
+	c.changeWith(ref, voters, nil, early)
+}
 
 // changeWith is changeTo, with a new kraft.version before the set.
 func (c *Core) changeWith(ref uint64, voters []Voter, version *int16, early bool) {
