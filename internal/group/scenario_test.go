@@ -28,6 +28,7 @@ type sim struct {
 	end    int64
 	now    time.Time
 	refuse *kerr.Error // of the next append
+	late   bool        // the next append is not committed in time, but is later
 	out    strings.Builder
 	ids    map[string]string // label of a client → member id
 	gens   map[string]int32  // the generation it was told last
@@ -67,7 +68,8 @@ func (s *sim) step(f func(Step) Result) {
 	}
 	var failed *kerr.Error
 	if len(r.Records) > 0 {
-		if failed, s.refuse = s.refuse, nil; failed == nil {
+		late := s.late
+		if failed, s.refuse, s.late = s.refuse, nil, false; failed == nil {
 			for i := range r.Records {
 				r.Records[i].Delta = int32(i)
 				s.printf("write %s\n", s.show(&r.Records[i]))
@@ -75,6 +77,10 @@ func (s *sim) step(f func(Step) Result) {
 			s.log = append(s.log, r.Records)
 			s.state = s.state.Apply(s.end, r.Records)
 			s.end += int64(len(r.Records))
+			if late {
+				failed = kerr.CoordinatorNotAvailable
+				s.printf("not committed in time\n")
+			}
 		} else {
 			s.printf("append refused: %s\n", failed.Message)
 		}
@@ -398,6 +404,8 @@ func (s *sim) control(t *testing.T, d *datadriven.TestData, a args, word func(in
 		s.restart()
 	case "refuse":
 		s.refuse = kerr.CoordinatorNotAvailable
+	case "late":
+		s.late = true
 	case "forget":
 		delete(s.ids, word(0))
 	case "state":

@@ -6,6 +6,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"weir/internal/group/classic"
+	"weir/internal/image"
 	"weir/internal/records"
 )
 
@@ -30,8 +31,9 @@ func Upgrade(s *Step, old *classic.Group) (*Group, *Error) {
 		return nil, refuse(kerr.UnknownServerError, "%s", kerr.UnknownServerError.Description)
 	}
 	g := &Group{ID: old.ID, Epoch: old.Generation(), AssignmentEpoch: old.Generation()}
+	taken := map[image.PartitionID]bool{}
 	for _, m := range old.Members() {
-		n, why := upgraded(s, m, *old.Protocol(), old.Generation())
+		n, why := upgraded(s, m, *old.Protocol(), old.Generation(), taken)
 		switch why {
 		case "":
 		case broken:
@@ -65,8 +67,10 @@ func whyUnreadable(b []byte) string {
 	return broken
 }
 
-// upgraded is a member of a classic group, or why it cannot be one any more.
-func upgraded(s *Step, m *classic.Member, protocol string, generation int32) (n *Member, why string) {
+// upgraded is a member of a classic group, or why it cannot be one any more. Nobody
+// has checked the assignment, which is the leader's: partitions that do not exist,
+// and those of taken, to which it adds, are left out.
+func upgraded(s *Step, m *classic.Member, protocol string, generation int32, taken map[image.PartitionID]bool) (n *Member, why string) {
 	sub, version := subscriptionOf(m.Metadata(protocol))
 	if version < 0 {
 		return nil, whyUnreadable(m.Metadata(protocol))
@@ -86,8 +90,14 @@ func upgraded(s *Step, m *classic.Member, protocol string, generation int32) (n 
 			return nil, "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default assignor before re-attempting the upgrade"
 		}
 		for _, t := range a.AssignedPartitions {
-			if topic, ok := s.Image.Topic(t.Topic); ok {
-				for _, p := range t.Partitions {
+			topic, ok := s.Image.Topic(t.Topic)
+			if !ok {
+				continue
+			}
+			for _, p := range t.Partitions {
+				id := image.PartitionID{Topic: topic.ID, Partition: p}
+				if p >= 0 && p < int32(topic.NumPartitions()) && !taken[id] {
+					taken[id] = true
 					n.Assigned.add(topic.ID, p, generation)
 				}
 			}
