@@ -150,3 +150,22 @@ func TestConsumerGroupRegex(t *testing.T) {
 		}
 	})
 }
+
+// What a step of a consumer group writes takes effect as a whole: records that do not
+// fit into a batch are refused to whoever asked, and the partition goes on.
+func TestConsumerGroupWritesAtOnce(t *testing.T) {
+	inRig(t, func(r *rig) {
+		r.max = 250
+		r.consumers()
+		r.lead(1)
+		if err := kerr.ErrorForCode(answered(r, "join", r.beat(0, "")).ErrorCode); !errors.Is(err, kerr.UnknownServerError) {
+			r.Errorf("a join that is too large: %v", err)
+		}
+		if end := r.replica(0).Log().LogEnd(); end != 0 {
+			r.Errorf("part of it is in the log, which ends at %d", end)
+		}
+		if err := r.commit(1); err != nil {
+			r.Errorf("a commit after it: %v", err)
+		}
+	})
+}

@@ -167,7 +167,7 @@ func (g *Groups) decide(m *member, v groupView, step func(group.Step) group.Resu
 	for i := range r.Records {
 		r.Records[i].Delta = int32(i)
 	}
-	return groupResult{Records: r.Records, Done: g.await(m, v, func(err error) {
+	return groupResult{Records: r.Records, Atomic: r.Atomic, Done: g.await(m, v, func(err error) {
 		refused := kindOf(err)
 		for _, a := range r.Answers {
 			if refused != nil {

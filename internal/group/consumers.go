@@ -18,8 +18,10 @@ func (c *Core) consumerStep(s Step, id string) *consumer.Step {
 	}
 }
 
-// takeConsumer makes a step of a consumer group part of the result.
+// takeConsumer makes a step of a consumer group part of the result. Its records belong
+// together: half a target assignment may give a partition to two members.
 func (r *Result) takeConsumer(c *Core, st *consumer.Step) {
+	r.Atomic = r.Atomic || len(st.Records) > 0
 	r.Records = append(r.Records, wrap(st.Records)...)
 	r.Notes, r.Resolve = append(r.Notes, st.Notes...), st.Resolve
 	c.stats.Bumps += int64(st.Rebalances)
@@ -176,7 +178,7 @@ func (c *Core) fence(s Step, st *consumer.Step, g *consumer.Group, out []*consum
 // downgrade makes a group a classic one.
 func (c *Core) downgrade(s Step, st *consumer.Step, g *consumer.Group, out []*consumer.Member, d *consumer.Downgrade, r *Result) {
 	now := g.Classic(st, out, d)
-	r.Records = append(r.Records, wrap(st.Records)...)
+	r.Records, r.Atomic = append(r.Records, wrap(st.Records)...), true
 	st.Records = nil
 	r.Records = append(r.Records, Record{Producer: noProducer, Group: &GroupRecord{ID: g.ID, Value: now.Stored()}})
 	c.soft.groups[g.ID] = now
@@ -264,7 +266,7 @@ func (c *Core) leaveConsumer(s Step, g *consumer.Group, members []kmsg.LeaveGrou
 // bury puts the tombstones of a consumer group without members before the records
 // of the group that takes its place.
 func (c *Core) bury(s Step, g *consumer.Group, r *Result) {
-	r.Records = append(wrap(g.Tombstones()), r.Records...)
+	r.Records, r.Atomic = append(wrap(g.Tombstones()), r.Records...), true
 	delete(c.soft.consumers, g.ID)
 }
 

@@ -77,6 +77,9 @@ type Step struct {
 // Result is what a method decided.
 type Result struct {
 	Records []Record
+	// Atomic demands that all of Records take effect or none. Together they must then
+	// fit into a batch.
+	Atomic bool
 	// Answers are given when all that the step has seen, and Records, is committed.
 	// Should that fail, they are given as [Refuse] makes them.
 	Answers []classic.Answer
