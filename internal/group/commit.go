@@ -212,8 +212,11 @@ func (r *Result) deleteOffsets(s Step, id string) {
 func (c *Core) expire(s Step) Result {
 	var r Result
 	var gone []string
-	c.expireConsumers(s, &r)
+	more := c.expireConsumers(s, &r)
 	for id, v := range s.State.Groups() {
+		if more = more || len(r.Records) >= expireAtOnce; more {
+			break
+		}
 		g := c.soft.groups[id]
 		if g == nil {
 			g = c.peek(s, id)
@@ -225,17 +228,17 @@ func (c *Core) expire(s Step) Result {
 			r.tombstoneGroup(id)
 			gone = append(gone, id)
 		}
-		if len(r.Records) >= expireAtOnce {
-			// The rest follows at once, in another step: a batch has a limit.
-			c.soft.timers.Set(classic.Timer{Kind: classic.Expiry}, s.Now)
-			break
-		}
 	}
 	kept := map[string]*classic.Group{}
 	for _, id := range gone {
 		kept[id] = c.soft.groups[id]
 	}
 	r.Then = func(s Step, failed *kerr.Error) Result {
+		if more && failed == nil {
+			// The rest follows at once, in another step: a batch has a limit. After a
+			// refusal it has to wait for the next check, else nothing else would be done.
+			c.soft.timers.Set(classic.Timer{Kind: classic.Expiry}, s.Now)
+		}
 		for id, g := range kept {
 			if failed == nil && g != nil && c.soft.groups[id] == g {
 				c.drop(s, id)

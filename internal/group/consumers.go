@@ -85,7 +85,8 @@ func (c *Core) beat(s Step, st *consumer.Step, q *kmsg.ConsumerGroupHeartbeatReq
 	if err != nil {
 		return nil, err
 	}
-	if c.soft.groups[q.Group] != nil { // a classic group that it was
+	if old := c.soft.groups[q.Group]; old != nil { // a classic group that it was
+		r.Answers = append(r.Answers, old.Waiters(kerr.RebalanceInProgress)...)
 		c.drop(s, q.Group)
 		r.Then = func(s Step, failed *kerr.Error) Result {
 			if failed != nil {
@@ -120,7 +121,6 @@ func (c *Core) consumerFor(s Step, st *consumer.Step, id string, create bool, r 
 		st.Notes = append(st.Notes, "group "+id+": it was an empty classic group")
 		return consumer.New(id), nil
 	}
-	r.Answers = append(r.Answers, old.Waiters(kerr.RebalanceInProgress)...)
 	return consumer.Upgrade(st, old)
 }
 
@@ -190,12 +190,11 @@ func (c *Core) downgrade(s Step, st *consumer.Step, g *consumer.Group, out []*co
 		if failed == nil || c.soft.groups[g.ID] != now {
 			return Result{}
 		}
-		answers := now.Waiters(failed)
-		c.drop(s, g.ID)
-		if old := s.State.Consumer(g.ID); old != nil {
+		if old := s.State.Consumer(g.ID); old != nil { // else it is only late, and may be committed yet
+			c.drop(s, g.ID)
 			old.Load(c.consumerStep(s, g.ID), c.softOf(g.ID))
 		}
-		return Result{Answers: answers}
+		return Result{Answers: now.Waiters(failed)}
 	}
 }
 
@@ -284,7 +283,8 @@ func (c *Core) deleteConsumer(s Step, g *consumer.Group) (Result, *kerr.Error) {
 
 // expireConsumers forgets the offsets of consumer groups that are too old and of
 // topics that nobody reads, and the groups without members that are left with none.
-func (c *Core) expireConsumers(s Step, r *Result) {
+// more tells that it has not looked at all groups.
+func (c *Core) expireConsumers(s Step, r *Result) (more bool) {
 	now := s.Now.UnixMilli()
 	for id, g := range s.State.Consumers() {
 		left := len(s.State.unstableIn(id)) > 0
@@ -305,10 +305,10 @@ func (c *Core) expireConsumers(s Step, r *Result) {
 			delete(c.soft.consumers, id)
 		}
 		if len(r.Records) >= expireAtOnce {
-			c.soft.timers.Set(classic.Timer{Kind: classic.Expiry}, s.Now) // the rest follows in another step
-			return
+			return true
 		}
 	}
+	return false
 }
 
 // DescribeConsumer tells of one consumer group.
