@@ -98,6 +98,7 @@ type Result struct {
 	WantID bool
 	// Notes are lines for the log.
 	Notes []string
+	swept Stats // what a sweep did, to be counted when Records are committed
 }
 
 // Ended is a transaction whose outcome stands.
@@ -177,8 +178,8 @@ func (c *Core) Due(s Step) Result {
 		if c.expire(s, &r); s.State.Len() > 0 {
 			c.soft.timers.Set(t, s.Now.Add(c.config.ExpireEvery))
 		}
-		if len(r.Records) == expireAtOnce {
-			c.soft.timers.Set(t, s.Now) // the rest follows in another step: a batch has a limit
+		if len(r.Records) == sweepAtOnce {
+			c.soft.timers.Set(t, s.Now.Add(againAfter))
 		}
 	case completion:
 		c.complete(s, t.id, &r)
@@ -219,17 +220,19 @@ func (c *Core) abortLate(s Step, r *Result) {
 			s.NewID = -1 // taken
 		}
 		r.store(s, n)
-		c.stats.TimedOut++
+		r.swept.TimedOut++
 		r.note("transaction of %q aborted: open for %d ms, its time was %d ms; producer id %d epoch %d is fenced", t.ID, s.ms()-t.StartMs, t.TimeoutMs, t.ProducerID, t.Epoch)
-		if len(r.Records) == expireAtOnce {
-			c.soft.timers.Set(timer{kind: abortSweep}, s.Now)
+		if len(r.Records) == sweepAtOnce {
+			c.soft.timers.Set(timer{kind: abortSweep}, s.Now.Add(againAfter))
 			return
 		}
 	}
 }
 
-// expireAtOnce bounds the records of one step of a sweep.
-const expireAtOnce = 1000
+// sweepAtOnce bounds the records of one step of a sweep: a batch has a limit. The
+// rest follows in another step, and not at once: while the log refuses appends, that
+// step finds the same transactions again.
+const sweepAtOnce = 1000
 
 // expire forgets ids that nobody has used for long and that have no open transaction.
 func (c *Core) expire(s Step, r *Result) {
@@ -238,8 +241,8 @@ func (c *Core) expire(s Step, r *Result) {
 			continue
 		}
 		r.Records = append(r.Records, Record{ID: t.ID})
-		c.stats.Expired++
-		if len(r.Records) == expireAtOnce {
+		r.swept.Expired++
+		if len(r.Records) == sweepAtOnce {
 			return
 		}
 	}
@@ -283,9 +286,10 @@ func (c *Core) GiveUp(e Ended) {
 	}
 }
 
-// againAfter is how long something waits that could not be done: the last record
-// of a transaction when it was refused, as with too few replicas in sync, or an
-// end for which there was no producer id.
+// againAfter is how long something waits that could not be done, or not in one
+// step: the last record of a transaction when it was refused, as with too few
+// replicas in sync, an end for which there was no producer id, or the rest of a
+// sweep.
 const againAfter = 200 * time.Millisecond
 
 // complete writes the last record of a transaction.
@@ -312,8 +316,20 @@ func (c *Core) complete(s Step, id string, r *Result) {
 	c.soft.timers.Set(timer{completion, id}, s.Now.Add(againAfter))
 }
 
-// Completed tells that the last record of a transaction is committed.
-func (c *Core) Completed(t *Txn) {
+// Committed tells that the records of r are committed; what has ended goes to
+// [Core.Begin] before.
+func (c *Core) Committed(r *Result) {
+	c.stats.TimedOut += r.swept.TimedOut
+	c.stats.Expired += r.swept.Expired
+	for i := range r.Records {
+		if t := r.Records[i].Txn; t != nil {
+			c.completed(t)
+		}
+	}
+}
+
+// completed ends the wait for the last record of a transaction, if t is that.
+func (c *Core) completed(t *Txn) {
 	switch t.Status {
 	case CompleteCommit:
 		c.stats.Commits++

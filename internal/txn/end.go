@@ -49,13 +49,11 @@ func outcome(commit bool) Status {
 	return PrepareAbort
 }
 
-// endV2 tells a repeat from the next end by the epoch: the first end has bumped it.
-//
-//	               abort             commit
-//	               repeat  current   repeat  current
-//	Empty          fenced  bump      fenced  invalid
-//	CompleteAbort  ok      bump      invalid invalid
-//	CompleteCommit invalid bump      ok      invalid
+// endV2 tells a repeat from a new end by the epoch: an end is a repeat iff its epoch
+// is one below that of the transaction, since the end that came first has raised it;
+// where it used up the epochs, the producer has gone on as another one, at epoch 0. A
+// repeat gets the answer of that end, if it asks for the same outcome. A new end
+// finds an open transaction, or is an abort of nothing, which raises the epoch too.
 func (c *Core) endV2(s Step, id string, is Identity, commit bool) (Result, Identity, *kerr.Error) {
 	var r Result
 	if id == "" {
@@ -65,30 +63,26 @@ func (c *Core) endV2(s Step, id string, is Identity, commit bool) (Result, Ident
 	if t == nil {
 		return r, NoIdentity(), kerr.InvalidProducerIDMapping
 	}
-	overflown := t.Previous == is.ProducerID && is.Epoch == math.MaxInt16-1 && t.Epoch == 0
-	repeat := overflown || t.Epoch == is.Epoch+1 && is.Epoch < math.MaxInt16
-	current := t.Epoch == is.Epoch
-	if t.ProducerID != is.ProducerID && !overflown {
+	renamed := t.Previous == is.ProducerID && is.Epoch == math.MaxInt16-1 && t.Epoch == 0
+	if t.ProducerID != is.ProducerID && !renamed {
 		return r, NoIdentity(), kerr.InvalidProducerIDMapping
 	}
-	valid := current
+	again := renamed || is.Epoch < math.MaxInt16 && is.Epoch+1 == t.Epoch
+	fresh := is.Epoch == t.Epoch
 	switch {
 	case t.Status.ending():
-		valid = repeat && !overflown
-	case t.Status == CompleteCommit || t.Status == CompleteAbort:
-		valid = current || repeat
-	}
-	switch {
-	case !valid:
-		return r, NoIdentity(), kerr.ProducerFenced
-	case t.Status.ending():
+		if !again || renamed {
+			return r, NoIdentity(), kerr.ProducerFenced
+		}
 		return r, NoIdentity(), repeated(t, commit)
-	case t.Status != Ongoing && repeat:
+	case again && t.Status.complete() && t.Status != Empty:
 		if err := repeated(t, commit); err != nil {
 			return r, NoIdentity(), err
 		}
 		return r, Identity{t.ProducerID, t.Epoch}, nil
-	case t.Status != Ongoing && commit:
+	case !fresh:
+		return r, NoIdentity(), kerr.ProducerFenced
+	case commit && t.Status != Ongoing:
 		return r, NoIdentity(), kerr.InvalidTxnState
 	}
 	next := NoProducerID

@@ -68,11 +68,7 @@ func (s *sim) do(f func(Step) Result) *kerr.Error {
 		s.ended = append(s.ended, e)
 		fmt.Fprintf(&s.out, "send markers of %s: producer %d epoch %d commit %v version %d to %s\n", e.ID, e.ProducerID, e.Epoch, e.Commit, e.Version, show(e.Partitions))
 	}
-	for _, rec := range r.Records {
-		if rec.Txn != nil {
-			s.core.Completed(rec.Txn)
-		}
-	}
+	s.core.Committed(&r)
 	return nil
 }
 

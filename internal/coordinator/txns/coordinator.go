@@ -126,11 +126,7 @@ func (c *Coordinator) decide(m *member, v view, id int64, take func(txn.Step) tx
 			m.core.Begin(c.step(v, txn.NoProducerID), e)
 			c.markers.send(marker{epoch: v.Epoch, e: e})
 		}
-		for i := range r.Records {
-			if t := r.Records[i].Txn; t != nil {
-				m.core.Completed(t)
-			}
-		}
+		m.core.Committed(&r)
 	}}
 }
 
