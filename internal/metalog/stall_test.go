@@ -96,6 +96,41 @@ func TestQuorumGoesOnWithoutTheFullDisk(t *testing.T) {
 	}
 }
 
+// TestLeaderHandsOnWithoutRoom: a leader whose disk becomes full lets another one lead.
+func TestLeaderHandsOnWithoutRoom(t *testing.T) {
+	q := newQuorum(t, 31)
+	id := q.leader().o.Self.ID
+	q.crash(id)
+	disk := errfs.Wrap(q.nodes[id].disk)
+	q.startOn(id, disk)
+	q.run(3000)
+	full, other := q.nodes[id], q.leader()
+	third := 6 - id - other.o.Self.ID
+	q.crash(third) // so that it is the only successor
+	other.Resign(other.Leader().Epoch)
+	q.run(6000)
+	if q.leader() != full {
+		t.Fatal("pick another seed: it does not lead again")
+	}
+	q.start(third)
+	q.run(1500)
+	disk.Set(fullAt["the epoch's records"])
+	if _, err := full.Append(full.Leader().Epoch, topics("lost"), true); !noRoom(err) {
+		t.Fatalf("append: %v", err)
+	}
+	q.run(6000)
+	next := q.leader()
+	if next == full {
+		t.Fatal("it leads on a full disk")
+	}
+	next.append(next.Leader().Epoch, "a")
+	disk.Set()
+	q.run(6000)
+	if !slices.Equal(full.names, []string{"a"}) {
+		t.Errorf("with room it has %v", full.names)
+	}
+}
+
 // TestNoRoomForAChangeOfVoters: it is refused, and the epoch goes on.
 func TestNoRoomForAChangeOfVoters(t *testing.T) {
 	disk := errfs.Wrap(newDisk(t))

@@ -315,7 +315,7 @@ func (l *Log) Append(epoch int32, recs []records.Versioned, atomic bool) (last i
 	}
 	a, err := l.store.Append(raw, storage.Append{LeaderEpoch: epoch, Origin: producer.OriginRaftLeader, Assign: true, TxnVersion: -1})
 	if err != nil {
-		return 0, err
+		return 0, l.handOn(err)
 	}
 	next := ev.Base
 	for _, p := range pieces {
@@ -363,6 +363,16 @@ func (l *Log) encode(epoch int32, recs []records.Versioned, atomic bool) ([]piec
 	}
 	end(len(recs))
 	return out, nil
+}
+
+// handOn gives up leadership when an append has found no room and there are other voters, who may have some; it returns why
+// the append failed. mu is held.
+func (l *Log) handOn(err error) error {
+	if set, _ := l.core.Voters(); !noRoom(err) || set.Len() < 2 {
+		return err
+	}
+	l.noSpace(err)
+	return errors.Join(err, l.step(kraft.Resign{}))
 }
 
 // Resign gives up leadership in epoch.

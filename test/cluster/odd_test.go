@@ -274,7 +274,7 @@ func TestCompressionBombs(t *testing.T) {
 	all.Wait()
 	mib := residentMiB(t, n)
 	t.Logf("after all: %d MiB", mib)
-	if mib > idle+300 {
+	if mib > idle+400 { // a tenth of what they inflate to at a time; the heap may double before it is collected
 		t.Errorf("the node took %d MiB, %d at the beginning", mib, idle)
 	}
 	if _, err := produceOne(t.Context(), cl, &kgo.Record{Topic: "lz4", Value: []byte("still here")}, -1); err != nil {
