@@ -60,10 +60,9 @@ func (g *Groups) resolve(q *consumer.Resolve) {
 	}()
 }
 
-// topicsChanged tells the consumer groups of partitions which topics have changed.
-func (g *Groups) topicsChanged(img *image.Image, d *image.Delta, ids []int32) {
+// see takes a new image and returns the topics that have changed, by name.
+func (g *Groups) see(img *image.Image, d *image.Delta) (names []string) {
 	g.seen.Store(img)
-	var names []string
 	created := g.newTopics.Load() == 0 // nothing is known of the time before
 	for _, id := range d.ChangedTopics() {
 		if t, ok := img.TopicByID(id); ok {
@@ -79,6 +78,11 @@ func (g *Groups) topicsChanged(img *image.Image, d *image.Delta, ids []int32) {
 	for _, t := range d.DeletedTopics() {
 		names = append(names, t.Name)
 	}
+	return names
+}
+
+// topicsChanged tells the consumer groups of partitions which topics have changed.
+func (g *Groups) topicsChanged(names []string, ids []int32) {
 	if len(names) == 0 {
 		return
 	}

@@ -206,8 +206,10 @@ func (g *Groups) Apply(img *image.Image, d *image.Delta) {
 	for _, t := range d.DeletedTopics() {
 		gone = append(gone, group.DeletedTopic{Name: t.Name, ID: t.ID})
 	}
+	// A partition that becomes active after it was asked for has to see this image.
+	names := g.see(img, d)
 	ids, _ := g.rt.Active()
-	g.topicsChanged(img, d, ids)
+	g.topicsChanged(names, ids)
 	if len(gone) == 0 {
 		return
 	}

@@ -49,7 +49,7 @@ func (c *Core) activateConsumers(s Step, r *Result) {
 	for id, g := range s.State.Consumers() {
 		if g.Size() > 0 {
 			st := c.consumerStep(s, id)
-			g.Load(st, c.softOf(id))
+			g.Load(st)
 			r.takeConsumer(c, st)
 		}
 	}
@@ -70,10 +70,18 @@ func (c *Core) ConsumerHeartbeat(s Step, q *kmsg.ConsumerGroupHeartbeatRequest, 
 		// Nothing of the step counts, but what was said of it, and looks begun.
 		st.Records = nil
 		r.Records, r.Then, m = nil, nil, consumer.Refused(q.Version, err)
+		c.prune(s, q.Group)
 	}
 	r.takeConsumer(c, st)
 	r.Answers = append(r.Answers, classic.Answer{To: to, Response: m})
 	return r
+}
+
+// prune forgets what is not stored of a consumer group that is not there.
+func (c *Core) prune(s Step, id string) {
+	if s.State.Consumer(id) == nil {
+		delete(c.soft.consumers, id)
+	}
 }
 
 func (c *Core) beat(s Step, st *consumer.Step, q *kmsg.ConsumerGroupHeartbeatRequest, from classic.Client, r *Result) (*kmsg.ConsumerGroupHeartbeatResponse, *consumer.Error) {
@@ -88,9 +96,12 @@ func (c *Core) beat(s Step, st *consumer.Step, q *kmsg.ConsumerGroupHeartbeatReq
 	if old := c.soft.groups[q.Group]; old != nil { // a classic group that it was
 		r.Answers = append(r.Answers, old.Waiters(kerr.RebalanceInProgress)...)
 		c.drop(s, q.Group)
+	}
+	if s.State.Consumer(q.Group) == nil {
 		r.Then = func(s Step, failed *kerr.Error) Result {
 			if failed != nil {
-				c.find(s, q.Group) // and still is: its sessions begin anew
+				c.prune(s, q.Group)
+				c.find(s, q.Group) // a classic one still is: its sessions begin anew
 			}
 			return Result{}
 		}
@@ -157,14 +168,14 @@ const fenceAgain = 500 * time.Millisecond
 // fence takes members out of a group, which may become a classic one by that. Should
 // the append fail they are still there, and are taken out soon after.
 func (c *Core) fence(s Step, st *consumer.Step, g *consumer.Group, out []*consumer.Member, r *Result) {
+	if len(out) == 0 {
+		return
+	}
 	if !g.Downgrades(st, out) {
 		g.Fence(st, out)
-		f := c.softOf(g.ID)
 		r.Then = func(s Step, failed *kerr.Error) Result {
-			for _, m := range out {
-				if failed == nil {
-					f.Forget(m.ID)
-				} else {
+			if failed != nil {
+				for _, m := range out {
 					c.soft.timers.Set(classic.Timer{Kind: classic.MemberSession, Group: g.ID, Member: m.ID}, s.Now.Add(fenceAgain))
 				}
 			}
@@ -192,7 +203,7 @@ func (c *Core) downgrade(s Step, st *consumer.Step, g *consumer.Group, out []*co
 		}
 		if old := s.State.Consumer(g.ID); old != nil { // else it is only late, and may be committed yet
 			c.drop(s, g.ID)
-			old.Load(c.consumerStep(s, g.ID), c.softOf(g.ID))
+			old.Load(c.consumerStep(s, g.ID))
 		}
 		return Result{Answers: now.Waiters(failed)}
 	}
@@ -206,7 +217,7 @@ func (c *Core) memberDue(s Step, t classic.Timer) Result {
 		return r
 	}
 	st := c.consumerStep(s, t.Group)
-	c.fence(s, st, g, g.Due(st, c.softOf(t.Group), t.Kind, t.Member), &r)
+	c.fence(s, st, g, g.Due(st, t.Kind, t.Member), &r)
 	r.takeConsumer(c, st)
 	return r
 }
@@ -353,6 +364,7 @@ func (c *Core) TopicsChanged(s Step, topics []string) {
 	for id, f := range c.soft.consumers {
 		g := s.State.Consumer(id)
 		if g == nil {
+			delete(c.soft.consumers, id) // a change of the group that ended it does not tell
 			continue
 		}
 		for _, t := range topics {
@@ -371,7 +383,7 @@ func (c *Core) RegexResolved(s Step, id string, found map[string]*consumer.Resol
 	f.ResolveEnded()
 	g := s.State.Consumer(id)
 	if g == nil {
-		delete(c.soft.consumers, id)
+		c.prune(s, id)
 		return r
 	}
 	st := c.consumerStep(s, id)

@@ -87,7 +87,7 @@ func (g *Group) joinAs(s *Step, soft *Soft, c change, owns report) (*Downgrade, 
 		down.Why = fmt.Sprintf("Downgrade group %s from consumer to classic with stale assignment.", g.ID)
 		return down, c.is, nil // the rebalance brings it all
 	}
-	m, err := g.reconcile(s, soft, c.is, to, bump, owns)
+	m, err := g.reconcile(s, c.is, to, bump, owns)
 	if down != nil {
 		down.Joining = m
 	}

@@ -245,6 +245,7 @@ func (g *Group) put(m *Member) {
 	if old := g.Member(m.ID); old != nil {
 		g.tally(old, -1)
 		g.release(old)
+		g.leaveInstance(old) // it may have another one now
 	}
 	g.members = set(g.members, m.ID, m)
 	g.tally(m, 1)
@@ -268,7 +269,15 @@ func (g *Group) drop(m *Member) {
 	g.tally(m, -1)
 	g.release(m)
 	g.members = remove(g.members, m.ID)
-	if m.InstanceID != nil {
+	g.leaveInstance(m)
+}
+
+// leaveInstance frees a member's instance id, unless another has it by now.
+func (g *Group) leaveInstance(m *Member) {
+	if m.InstanceID == nil {
+		return
+	}
+	if id, ok := get(g.static, *m.InstanceID); ok && id == m.ID {
 		g.static = remove(g.static, *m.InstanceID)
 	}
 }

@@ -69,7 +69,7 @@ func (g *Group) Heartbeat(s *Step, soft *Soft, q *kmsg.ConsumerGroupHeartbeatReq
 	if err != nil {
 		return nil, err
 	}
-	m, err := g.reconcile(s, soft, c.is, to, names || regex != regexSame, q.Topics)
+	m, err := g.reconcile(s, c.is, to, names || regex != regexSame, q.Topics)
 	if err != nil {
 		return nil, err
 	}

@@ -98,38 +98,35 @@ func (g *Group) mayDowngrade(s *Step, members int) bool {
 }
 
 // Due is a member's timer that has come. out are the members to take out with Fence.
-func (g *Group) Due(s *Step, soft *Soft, kind classic.TimerKind, id string) (out []*Member) {
+// Timers but for the session's are not canceled when the member has done what they
+// wait for, as that may not be committed: they mean nothing to such a member.
+func (g *Group) Due(s *Step, kind classic.TimerKind, id string) (out []*Member) {
 	m := g.Member(id)
 	if m == nil {
 		return nil
 	}
 	why := ""
-	switch kind {
-	case classic.MemberSession:
+	switch {
+	case kind == classic.MemberSession:
 		why = "its session expired"
-	case classic.MemberJoin:
+	case kind == classic.MemberJoin && m.Classic != nil:
 		why = "it did not join again in its rebalance timeout"
-	case classic.MemberSync:
+	case kind == classic.MemberSync && m.Classic != nil:
 		why = "it did not ask for its assignment in its rebalance timeout"
-	case classic.MemberRevoke:
-		if epoch, ok := soft.revoking[id]; !ok || m.Epoch != epoch {
-			return nil
-		}
+	case kind == classic.MemberRevoke && m.Classic == nil && m.State == Unrevoked:
 		why = "it did not give up partitions in its rebalance timeout"
+	default:
+		return nil
 	}
 	s.note("group %s: member %s is fenced: %s", g.ID, id, why)
 	return []*Member{m}
 }
 
 // Load starts the timers of all members, when the group has been taken over.
-func (g *Group) Load(s *Step, soft *Soft) {
+func (g *Group) Load(s *Step) {
 	for id, m := range all(g.members) {
 		s.setTimer(classic.MemberSession, g, id, s.Settings.Session)
-		if m.State == Unrevoked {
-			if soft.revoking == nil {
-				soft.revoking = map[string]int32{}
-			}
-			soft.revoking[id] = m.Epoch
+		if m.Classic == nil && m.State == Unrevoked {
 			s.setTimer(classic.MemberRevoke, g, id, ms(m.RebalanceTimeout))
 		}
 	}

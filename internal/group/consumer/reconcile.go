@@ -24,7 +24,7 @@ type report []kmsg.ConsumerGroupHeartbeatRequestTopic
 // reconcile brings a member nearer to its target, and writes that down. With
 // subscribed set its subscription has just changed: what it does not read any more
 // is to be given up at once.
-func (g *Group) reconcile(s *Step, soft *Soft, m *Member, to target, subscribed bool, owns report) (*Member, *Error) {
+func (g *Group) reconcile(s *Step, m *Member, to target, subscribed bool, owns report) (*Member, *Error) {
 	if !subscribed && m.reconciled(to.epoch) {
 		return m, nil
 	}
@@ -34,17 +34,8 @@ func (g *Group) reconcile(s *Step, soft *Soft, m *Member, to target, subscribed 
 		return m, err
 	}
 	s.write(next.currentRecord(g.ID))
-	switch {
-	case next.Classic != nil: // those have timers for joining and syncing
-	case next.State == Unrevoked:
-		if soft.revoking == nil {
-			soft.revoking = map[string]int32{}
-		}
-		soft.revoking[next.ID] = next.Epoch
+	if next.Classic == nil && next.State == Unrevoked { // classic ones have timers for joining and syncing
 		s.setTimer(classic.MemberRevoke, g, next.ID, ms(next.RebalanceTimeout))
-	default:
-		delete(soft.revoking, next.ID)
-		s.cancelTimer(classic.MemberRevoke, g, next.ID)
 	}
 	return next, nil
 }

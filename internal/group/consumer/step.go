@@ -57,8 +57,7 @@ type Soft struct {
 	// group be at a lower one, the decision was not committed.
 	refreshAt    time.Time
 	refreshEpoch int32
-	resolving    bool             // regular expressions are being resolved
-	revoking     map[string]int32 // by member: the epoch at which it began to revoke
+	resolving    bool // regular expressions are being resolved
 }
 
 // refreshEvery is how often the topics are looked at without a reason
@@ -67,9 +66,6 @@ const refreshEvery = math.MaxInt32 * time.Millisecond
 
 // TopicsChanged has the next heartbeat look at the topics of the group again.
 func (f *Soft) TopicsChanged() { f.refreshAt, f.refreshEpoch = time.Time{}, 0 }
-
-// Forget drops what is known of a member that is gone.
-func (f *Soft) Forget(member string) { delete(f.revoking, member) }
 
 func (f *Soft) refreshed(s *Step, epoch int32) {
 	f.refreshAt, f.refreshEpoch = s.Now.Add(refreshEvery), epoch
