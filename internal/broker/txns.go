@@ -94,7 +94,7 @@ func (b *Broker) txnMetrics(r *metrics.Registry) {
 		s := b.txns.Summary(context.Background())
 		t := metrics.Txns{
 			Partitions: s.Partitions - s.Loading, Loading: s.Loading, IDs: s.IDs, Open: s.Open, Marking: s.Marking,
-			Commits: s.Commits, Aborts: s.Aborts, TimedOut: s.TimedOut, Expired: s.Expired,
+			Commits: s.Commits, Aborts: s.Aborts, TimedOut: s.TimedOut, Expired: s.Expired, GivenUp: s.GivenUp,
 		}
 		now := b.clock.Now().UnixMilli()
 		if s.Oldest != nil {

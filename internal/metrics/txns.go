@@ -12,6 +12,7 @@ type Txns struct {
 	OldestOpen                         int64 // ms since the oldest open transaction began, 0 when none is open
 	Late                               int64 // partitions with a transaction that is older than any may be: it hangs
 	Commits, Aborts, TimedOut, Expired int64 // counters; TimedOut of the aborts, Expired of transactional ids
+	GivenUp                            int64 // counter: transactions a marker of which was refused for good
 }
 
 const (
@@ -30,6 +31,7 @@ var txnTable = [...]desc{
 	{txnPrefix + "ended", "Transactions that came to their end.", []string{"outcome"}},
 	{txnPrefix + "timed_out", "Transactions aborted because their time was over.", noLabels},
 	{txnPrefix + "expired_ids", "Transactional ids forgotten because nobody used them.", noLabels},
+	{txnPrefix + "markers_given_up", "Transactions of which a marker was refused for good: a newer coordinator or producer has been there.", noLabels},
 	{txnLate, "Partitions with a transaction that is older than transaction.max.timeout.ms allows: it hangs.", noLabels},
 	{txnQueue, "Markers without a known leader; always 0: they are not queued.", noLabels},
 }
@@ -68,6 +70,7 @@ func (c txnCollector) Collect(ch chan<- prometheus.Metric) {
 	e.counter(txnPrefix+"ended", t.Aborts, "abort")
 	e.counter(txnPrefix+"timed_out", t.TimedOut)
 	e.counter(txnPrefix+"expired_ids", t.Expired)
+	e.counter(txnPrefix+"markers_given_up", t.GivenUp)
 	e.gauge(txnLate, t.Late)
 	e.gauge(txnQueue, 0)
 }

@@ -67,6 +67,7 @@ type Stats struct {
 	Commits, Aborts int64 // transactions that came to their end
 	TimedOut        int64 // aborted because their time was over
 	Expired         int64 // transactional ids that were forgotten
+	GivenUp         int64 // transactions whose end stays behind, see [Core.GiveUp]
 }
 
 // New makes a core. The configuration is shared and not changed.
@@ -283,7 +284,24 @@ func (c *Core) Marked(s Step, e Ended) Result {
 func (c *Core) GiveUp(e Ended) {
 	if m := c.soft.marking[e.ID]; m != nil && m.producerID == e.ProducerID && m.epoch == e.Epoch {
 		delete(c.soft.marking, e.ID)
+		c.stats.GivenUp++
 	}
+}
+
+// Missing lists those partitions of e that have no marker so far; none when the
+// transaction is over, or its markers were given up.
+func (c *Core) Missing(e Ended) []TopicPartition {
+	m := c.soft.marking[e.ID]
+	if m == nil || m.producerID != e.ProducerID || m.epoch != e.Epoch {
+		return nil
+	}
+	var out []TopicPartition
+	for _, p := range e.Partitions {
+		if _, ok := m.left[p]; ok {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // againAfter is how long something waits that could not be done, or not in one
@@ -348,13 +366,7 @@ func (c *Core) Unmarked(t *Txn) []TopicPartition {
 	if m == nil || !t.Status.ending() || m.producerID != t.ProducerID || m.epoch != t.Epoch {
 		return t.Partitions
 	}
-	var out []TopicPartition
-	for _, p := range t.Partitions {
-		if _, ok := m.left[p]; ok {
-			out = append(out, p)
-		}
-	}
-	return out
+	return c.Missing(ended(t))
 }
 
 // Marking counts the transactions that wait for markers.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -60,7 +61,9 @@ type Coordinator struct {
 // member is the core of one partition.
 type member struct {
 	core *txn.Core
-	post func(name string, w write)
+	// over: the partition is not led any more, or has been loaded anew, be it in the
+	// same epoch. Set in the loop, read anywhere.
+	over atomic.Bool
 	// spare is a producer id that nobody has, -1 for none; wanting: one is on its way.
 	spare   int64
 	wanting bool
@@ -80,8 +83,8 @@ func New(o Options) *Coordinator {
 	c.rt = coordinator.New(coordinator.Options[*member, *txn.State, txn.Record]{
 		Topic: Topic, Codec: codec{}, LoadBuffer: o.LoadBuffer, Compression: batch.None, BaseSequence: batch.NoSequence,
 		Buffers: o.Buffers, Clock: o.Clock, Logger: o.Logger,
-		Program: func(post func(string, write)) coordinator.Program[*member, *txn.State, txn.Record] {
-			return c.program(&member{core: txn.New(o.Config), post: post, spare: txn.NoProducerID})
+		Program: func(func(string, write)) coordinator.Program[*member, *txn.State, txn.Record] {
+			return c.program(&member{core: txn.New(o.Config), spare: txn.NoProducerID})
 		},
 	})
 	return c
@@ -96,7 +99,7 @@ func (c *Coordinator) program(m *member) coordinator.Program[*member, *txn.State
 		Activate: func(v view) (result, error) {
 			return c.decide(m, v, m.spare, m.core.Activate), nil
 		},
-		Lost: m.core.Lost,
+		Lost: func() { m.over.Store(true); m.core.Lost() },
 		Due: func() (time.Time, string, write) {
 			return m.core.Next(), "deadline", func(v view) (result, error) { return c.decide(m, v, m.spare, m.core.Due), nil }
 		},
@@ -108,7 +111,7 @@ func (c *Coordinator) program(m *member) coordinator.Program[*member, *txn.State
 func (c *Coordinator) decide(m *member, v view, id int64, take func(txn.Step) txn.Result) result {
 	r := take(c.step(v, id))
 	if r.WantID {
-		c.want(m)
+		c.want(m, c.Partition(v.State.Oldest().ID)) // some transaction is late
 	}
 	if c.unused(&r, id) {
 		m.spare = id
@@ -124,7 +127,7 @@ func (c *Coordinator) decide(m *member, v view, id int64, take func(txn.Step) tx
 		}
 		for _, e := range r.Ended {
 			m.core.Begin(c.step(v, txn.NoProducerID), e)
-			c.markers.send(marker{epoch: v.Epoch, e: e})
+			c.markers.send(marker{mem: m, epoch: v.Epoch, e: e})
 		}
 		m.core.Committed(&r)
 	}}
@@ -147,8 +150,8 @@ func (c *Coordinator) unused(r *txn.Result, id int64) bool {
 	return true
 }
 
-// want gets a producer id for the next step of m.
-func (c *Coordinator) want(m *member) {
+// want gets a producer id for the next step of m, which is of a partition.
+func (c *Coordinator) want(m *member, part int32) {
 	if m.wanting {
 		return
 	}
@@ -161,12 +164,19 @@ func (c *Coordinator) want(m *member) {
 			c.o.Logger.Warn("transaction coordinator: no producer id", "err", err)
 			id = txn.NoProducerID
 		}
-		m.post("producer id", func(view) (result, error) {
+		c.rt.Submit(part, "producer id", func(now *member, _ view) (result, error) {
+			if now != m {
+				return result{}, nil // loaded anew: that one asks for itself
+			}
 			m.wanting = false
 			if m.spare == txn.NoProducerID {
 				m.spare = id
 			}
 			return result{}, nil
+		}, func(_ any, err error) {
+			if err != nil {
+				c.o.Logger.Debug("transaction coordinator: a producer id came too late", "err", err)
+			}
 		})
 	}()
 }

@@ -3,6 +3,8 @@ package txns
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -17,7 +19,8 @@ import (
 
 // marker is the outcome of a transaction on its way to some of its partitions.
 type marker struct {
-	epoch int32 // of the coordinator: the leader epoch of its partition
+	mem   *member // the load of the coordinator's partition that decided on it
+	epoch int32   // of the coordinator: the leader epoch of its partition
 	e     txn.Ended
 	tries int
 }
@@ -41,10 +44,19 @@ type queue struct {
 
 func newMarkers(c *Coordinator) *markers { return &markers{c: c, queues: map[int32]*queue{}} }
 
-// send looks up who leads the partitions and queues the marker for each leader.
+// present tells whether a marker is still this coordinator's to bring: a later load
+// of the partition sends its own, and the producer may be in its next transaction
+// under the same epoch when one of an earlier load arrives.
+func (k *markers) present(m *marker) bool {
+	epoch, err := k.c.rt.Epoch(k.c.Partition(m.e.ID))
+	return err == nil && epoch == m.epoch && !m.mem.over.Load()
+}
+
+// send looks up who leads the partitions and queues the marker for each leader. It
+// is called in the loop of the coordinator's partition.
 func (k *markers) send(m marker) {
-	if epoch, err := k.c.rt.Epoch(k.c.Partition(m.e.ID)); err != nil || epoch != m.epoch {
-		return // another coordinator brings it to its end
+	if !k.present(&m) {
+		return
 	}
 	img := k.c.o.Image()
 	var gone, nobody []txn.TopicPartition
@@ -99,7 +111,7 @@ const (
 	retryMost  = time.Second
 )
 
-// again sends a marker after a while.
+// again sends a marker after a while, to those partitions that then still lack it.
 func (k *markers) again(m marker) {
 	wait := retryMost
 	if m.tries < 6 {
@@ -110,9 +122,15 @@ func (k *markers) again(m marker) {
 		k.c.o.Logger.Warn("transaction coordinator: markers cannot be written", "id", m.e.ID, "partitions", m.e.Partitions, "attempts", m.tries)
 	}
 	k.c.o.Clock.AfterFunc(wait, func() {
-		if k.c.life.Err() == nil {
-			k.send(m)
+		if k.c.life.Err() != nil {
+			return
 		}
+		k.tell(m, "markers", func(mem *member, _ txn.Step) txn.Result {
+			if left := mem.core.Missing(m.e); len(left) > 0 {
+				k.send(m.of(left))
+			}
+			return txn.Result{}
+		})
 	})
 }
 
@@ -137,7 +155,8 @@ func (k *markers) enqueue(leader int32, m marker) {
 	}
 }
 
-// run sends what has come until nothing is left.
+// run sends what has come until nothing is left. A request may have waited for the
+// one before it for long: what is out of date by then is dropped.
 func (k *markers) run(q *queue) {
 	for {
 		k.mu.Lock()
@@ -148,7 +167,9 @@ func (k *markers) run(q *queue) {
 		if len(ms) == 0 {
 			return
 		}
-		k.deliver(q.node, ms)
+		if ms = slices.DeleteFunc(ms, func(m marker) bool { return !k.present(&m) }); len(ms) > 0 {
+			k.deliver(q.node, ms)
+		}
 	}
 }
 
@@ -168,9 +189,9 @@ func (k *markers) deliver(n Node, ms []marker) {
 	} else {
 		k.c.o.Logger.Debug("transaction coordinator: markers are sent again", "err", err)
 	}
-	told := codes(res)
-	for _, m := range ms {
-		k.outcome(m, told)
+	told := codes(res, ms)
+	for i, m := range ms {
+		k.outcome(m, told[i])
 	}
 }
 
@@ -196,26 +217,54 @@ type place struct {
 	txn.TopicPartition
 }
 
-func codes(res *kmsg.WriteTxnMarkersResponse) map[place]int16 {
-	out := map[place]int16{}
+// codes is what became of each marker, by partition: of ms[i] at i. Rows of an answer
+// have no epoch: what belongs to two markers of one producer is told apart by their
+// order. Apache Kafka's answers have one row for each producer, in any order: then a
+// partition that was named twice is not told of.
+func codes(res *kmsg.WriteTxnMarkersResponse, ms []marker) []map[txn.TopicPartition]int16 {
+	out := make([]map[txn.TopicPartition]int16, len(ms))
 	if res == nil {
 		return out
 	}
-	for _, m := range res.Markers {
-		for _, t := range m.Topics {
-			for _, p := range t.Partitions {
-				out[place{m.ProducerID, txn.TopicPartition{Topic: t.Topic, Partition: p.Partition}}] = p.ErrorCode
+	inOrder := len(res.Markers) == len(ms)
+	named := map[place]int{}
+	for i := range ms {
+		e := &ms[i].e
+		inOrder = inOrder && res.Markers[i].ProducerID == e.ProducerID
+		for _, p := range e.Partitions {
+			named[place{e.ProducerID, p}]++
+		}
+	}
+	for i := range ms {
+		out[i] = map[txn.TopicPartition]int16{}
+		if inOrder {
+			addCodes(out[i], &res.Markers[i])
+			continue
+		}
+		id := ms[i].e.ProducerID
+		for j := range res.Markers {
+			if res.Markers[j].ProducerID == id {
+				addCodes(out[i], &res.Markers[j])
 			}
 		}
+		maps.DeleteFunc(out[i], func(p txn.TopicPartition, _ int16) bool { return named[place{id, p}] > 1 })
 	}
 	return out
 }
 
+func addCodes(out map[txn.TopicPartition]int16, row *kmsg.WriteTxnMarkersResponseMarker) {
+	for _, t := range row.Topics {
+		for _, p := range t.Partitions {
+			out[txn.TopicPartition{Topic: t.Topic, Partition: p.Partition}] = p.ErrorCode
+		}
+	}
+}
+
 // outcome looks at what became of each partition of a marker.
-func (k *markers) outcome(m marker, told map[place]int16) {
+func (k *markers) outcome(m marker, told map[txn.TopicPartition]int16) {
 	var done, again []txn.TopicPartition
 	for _, p := range m.e.Partitions {
-		code, ok := told[place{m.e.ProducerID, p}]
+		code, ok := told[p]
 		if !ok {
 			again = append(again, p)
 			continue
@@ -224,7 +273,7 @@ func (k *markers) outcome(m marker, told map[place]int16) {
 		case nil, kerr.UnsupportedForMessageFormat, kerr.UnsupportedVersion:
 			done = append(done, p)
 		case kerr.InvalidProducerEpoch, kerr.TransactionCoordinatorFenced:
-			k.c.o.Logger.Info("transaction coordinator: a marker is refused for good: a newer coordinator or producer has been there", "id", m.e.ID, "partition", p, "error", kerr.ErrorForCode(code))
+			k.c.o.Logger.Warn("transaction coordinator: a marker is refused for good: a newer coordinator or producer has been there", "id", m.e.ID, "partition", p, "error", kerr.ErrorForCode(code))
 			k.giveUp(m)
 			return
 		case kerr.UnknownTopicOrPartition, kerr.NotLeaderForPartition, kerr.NotEnoughReplicas, kerr.NotEnoughReplicasAfterAppend, kerr.RequestTimedOut, kerr.KafkaStorageError:
@@ -256,8 +305,8 @@ func (k *markers) giveUp(m marker) {
 
 func (k *markers) tell(m marker, name string, f func(mem *member, s txn.Step) txn.Result) {
 	k.c.rt.Submit(k.c.Partition(m.e.ID), name, func(mem *member, v view) (result, error) {
-		if v.Epoch != m.epoch {
-			return result{}, nil
+		if mem != m.mem {
+			return result{}, nil // a later load sends its own
 		}
 		return k.c.decide(mem, v, txn.NoProducerID, func(s txn.Step) txn.Result { return f(mem, s) }), nil
 	}, func(_ any, err error) {

@@ -239,7 +239,7 @@ func (c *Coordinator) Summary(ctx context.Context) Summary {
 		}
 		out.IDs, out.Open, out.Marking = out.IDs+one.IDs, out.Open+one.Open, out.Marking+one.Marking
 		out.Commits, out.Aborts = out.Commits+one.Commits, out.Aborts+one.Aborts
-		out.TimedOut, out.Expired = out.TimedOut+one.TimedOut, out.Expired+one.Expired
+		out.TimedOut, out.Expired, out.GivenUp = out.TimedOut+one.TimedOut, out.Expired+one.Expired, out.GivenUp+one.GivenUp
 		if one.Oldest != nil && (out.Oldest == nil || one.Oldest.StartMs < out.Oldest.StartMs) {
 			out.Oldest = one.Oldest
 		}

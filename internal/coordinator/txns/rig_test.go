@@ -22,6 +22,7 @@ import (
 	"weir/internal/partition"
 	"weir/internal/records"
 	"weir/internal/storage"
+	"weir/internal/storage/producer"
 	"weir/internal/txn"
 	"weir/internal/uuid"
 	"weir/internal/vfs/memfs"
@@ -45,6 +46,7 @@ type rig struct {
 	image   *image.Image
 	refusal map[int32]int16 // code by partition of t that the next markers get, once
 	down    bool            // node 2 answers nothing
+	gate    chan struct{}   // when set, node 2 does nothing before it is closed
 	markers []string        // that were written
 	asked   int             // requests of node 2
 }
@@ -145,8 +147,11 @@ func (n node2) Close() {}
 func (n node2) Do(_ context.Context, req kmsg.Request) (kmsg.Response, error) {
 	n.r.mu.Lock()
 	n.r.asked++
-	down := n.r.down
+	down, gate := n.r.down, n.r.gate
 	n.r.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
 	if down {
 		return nil, fmt.Errorf("node 2 is down")
 	}
@@ -187,6 +192,33 @@ func (r *rig) lead(isrSet ...int32) {
 	r.replica.Lead(isr.Assignment{Replicas: []int32{1, 2}, ISR: isrSet, LeaderEpoch: r.epoch, PartitionEpoch: r.epoch}, time.Now())
 	r.c.Leads(r.replica, r.epoch)
 	synctest.Wait()
+}
+
+// reload has the coordinator load its partition once more, in the same epoch:
+// somebody else has written to it.
+func (r *rig) reload() {
+	r.Helper()
+	was, err := r.c.rt.Epoch(0)
+	if err != nil {
+		r.Fatal(err)
+	}
+	b := batch.NewBuilder(batch.NewOptions())
+	foreign := txn.Record{ID: "foreign", Txn: &txn.Txn{ID: "foreign", ProducerID: 77, LastEpoch: txn.NoEpoch, Previous: 77, Next: txn.NoProducerID, TimeoutMs: 1000, StartMs: -1, UpdateMs: time.Now().UnixMilli()}}
+	key, value := foreign.Append(nil)
+	b.Append(time.Now().UnixMilli(), key, value, nil)
+	if _, err := r.replica.AppendAsLeader(partition.AppendRequest{Records: b.Build(), Version: 12, Acks: partition.AcksAll, Origin: producer.OriginCoordinator, TxnVersion: -1}); err != nil {
+		r.Fatal(err)
+	}
+	if _, err := r.init("other", txn.NoIdentity()); err == nil {
+		r.Fatal("the coordinator has not seen that somebody else has written")
+	}
+	time.Sleep(200 * time.Millisecond)
+	if now, err := r.c.rt.Epoch(0); err != nil || now != was {
+		r.Fatalf("epoch %d, was %d: %v", now, was, err)
+	}
+	if s := r.status("foreign"); s != "Empty" {
+		r.Fatal(s)
+	}
 }
 
 // crash is another process that finds only the log.

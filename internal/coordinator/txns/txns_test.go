@@ -1,12 +1,15 @@
 package txns
 
 import (
+	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/isr"
 	"weir/internal/txn"
@@ -124,6 +127,9 @@ func TestMarkersFindTheirPartitions(t *testing.T) {
 				if s := r.status("a"); s != c.status {
 					t.Error(s)
 				}
+				if s := r.c.Summary(r.ctx); (s.GivenUp == 1) != (name == "fenced for good") {
+					t.Errorf("%d given up", s.GivenUp)
+				}
 			})
 		})
 	}
@@ -171,4 +177,100 @@ func TestTimeout(t *testing.T) {
 			t.Fatalf("%+v", s)
 		}
 	})
+}
+
+// A load of the coordinator's partition in the same epoch sends its own markers: those
+// of the load before are not sent again, nor from the queue, where they could meet the
+// producer's next transaction.
+func TestMarkersOfAnEarlierLoad(t *testing.T) {
+	for name, queued := range map[string]bool{"to be sent again": false, "queued behind another": true} {
+		t.Run(name, func(t *testing.T) {
+			inRig(t, func(r *rig) {
+				r.lead(1)
+				gate := make(chan struct{})
+				if queued {
+					r.gate = gate
+					first := r.begun("first")
+					if _, err := r.c.End(r.ctx, "first", first, true, 0); err != nil {
+						t.Fatal(err)
+					}
+					synctest.Wait()
+				} else {
+					r.down = true
+				}
+				is := r.begun("a")
+				if _, err := r.c.End(r.ctx, "a", is, true, 0); err != nil {
+					t.Fatal(err)
+				}
+				r.reload()
+				r.mu.Lock()
+				r.down, r.gate = false, nil
+				r.mu.Unlock()
+				close(gate)
+				time.Sleep(5 * time.Second)
+				if s := r.status("a"); s != "CompleteCommit" {
+					t.Error(s)
+				}
+				want := fmt.Sprintf("t-1@2 %d/0 commit=true coordinator=4 v0", is.ProducerID)
+				n := 0
+				for _, m := range r.written() {
+					if m == want {
+						n++
+					}
+				}
+				if n != 1 {
+					t.Errorf("%d times %s", n, want)
+				}
+			})
+		})
+	}
+}
+
+// An answer is taken row by row where its rows are those of the request, and else by
+// producer, as Apache Kafka's answers come.
+func TestCodesOfAnAnswer(t *testing.T) {
+	m := func(producer int64, epoch int16, parts ...int32) marker {
+		e := txn.Ended{ProducerID: producer, Epoch: epoch}
+		for _, p := range parts {
+			e.Partitions = append(e.Partitions, txn.TopicPartition{Topic: "t", Partition: p})
+		}
+		return marker{e: e}
+	}
+	row := func(producer int64, codes map[int32]int16) kmsg.WriteTxnMarkersResponseMarker {
+		x := kmsg.NewWriteTxnMarkersResponseMarker()
+		x.ProducerID = producer
+		t := kmsg.NewWriteTxnMarkersResponseMarkerTopic()
+		t.Topic = "t"
+		for p, c := range codes {
+			y := kmsg.NewWriteTxnMarkersResponseMarkerTopicPartition()
+			y.Partition, y.ErrorCode = p, c
+			t.Partitions = append(t.Partitions, y)
+		}
+		x.Topics = append(x.Topics, t)
+		return x
+	}
+	ms := []marker{m(1, 0, 0, 1), m(2, 0, 0), m(1, 1, 0)}
+	at := func(p int32) txn.TopicPartition { return txn.TopicPartition{Topic: "t", Partition: p} }
+	for name, c := range map[string]struct {
+		rows []kmsg.WriteTxnMarkersResponseMarker
+		want []map[txn.TopicPartition]int16
+	}{
+		"in order": {
+			[]kmsg.WriteTxnMarkersResponseMarker{row(1, map[int32]int16{0: 5, 1: 6}), row(2, map[int32]int16{0: 0}), row(1, map[int32]int16{0: 0})},
+			[]map[txn.TopicPartition]int16{{at(0): 5, at(1): 6}, {at(0): 0}, {at(0): 0}},
+		},
+		"by producer": {
+			[]kmsg.WriteTxnMarkersResponseMarker{row(2, map[int32]int16{0: 7}), row(1, map[int32]int16{0: 5, 1: 6})},
+			[]map[txn.TopicPartition]int16{{at(1): 6}, {at(0): 7}, {at(1): 6}},
+		},
+	} {
+		res := kmsg.NewPtrWriteTxnMarkersResponse()
+		res.Markers = c.rows
+		if got := codes(res, ms); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if got := codes(nil, ms); len(got) != len(ms) || len(got[0]) != 0 {
+		t.Errorf("no answer: %v", got)
+	}
 }
