@@ -202,6 +202,7 @@ func TestMarkersOfAnEarlierLoad(t *testing.T) {
 				if _, err := r.c.End(r.ctx, "a", is, true, 0); err != nil {
 					t.Fatal(err)
 				}
+				time.Sleep(700 * time.Millisecond) // the next attempt is after the load
 				r.reload()
 				r.mu.Lock()
 				r.down, r.gate = false, nil
