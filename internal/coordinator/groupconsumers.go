@@ -47,9 +47,10 @@ func (g *Groups) DescribeConsumer(ctx context.Context, id string) kmsg.ConsumerG
 // resolve looks up the topics of regular expressions, which may take long, and
 // brings them back to the group.
 func (g *Groups) resolve(q *consumer.Resolve) {
-	img := g.image()
 	go func() {
-		found := consumer.ResolveIn(img, g.o.Clock.Now(), q.Regexes)
+		g.resolving <- struct{}{}
+		found := consumer.ResolveIn(g.image(), g.o.Clock.Now(), q.Regexes)
+		<-g.resolving
 		g.rt.Submit(g.Partition(q.Group), "regular expressions", func(m *member, v groupView) (groupResult, error) {
 			return g.decide(m, v, func(s group.Step) group.Result { return m.core.RegexResolved(s, q.Group, found) })
 		}, func(_ any, err error) {

@@ -51,11 +51,14 @@ type Groups struct {
 	// of the newest image in which a topic was created.
 	seen      atomic.Pointer[image.Image]
 	newTopics atomic.Int64
+	// resolving is held while regular expressions are looked up: those of one group at
+	// a time, as each may take much memory.
+	resolving chan struct{}
 }
 
 // NewGroups makes a coordinator that leads nothing yet.
 func NewGroups(o GroupsOptions) *Groups {
-	g := &Groups{o: o}
+	g := &Groups{o: o, resolving: make(chan struct{}, 1)}
 	dice := make(chan *rng.Source, 1) // whoever starts a partition takes its own dice out of it
 	dice <- o.Rand
 	g.rt = New(Options[*member, *group.State, group.Record]{

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"weir/internal/records"
+	"weir/internal/uuid"
 )
 
 // Kind is the type of a record: the first two bytes of its key.
@@ -98,5 +99,53 @@ func Parse(kind Kind, key, body []byte, version int16) (*Record, error) {
 		r.Value = nil
 		return r, nil
 	}
-	return r, r.Value.ReadFrom(body, version)
+	if err := r.Value.ReadFrom(body, version); err != nil {
+		return r, err
+	}
+	return r, r.check()
+}
+
+// check refuses values that nothing here writes and the group's rules could not bear.
+func (r *Record) check() error {
+	switch v := r.Value.(type) {
+	case *records.ConsumerGroupMemberMetadataValue:
+		if c := v.ClassicMemberMetadata; c != nil && len(c.SupportedProtocols) == 0 {
+			return fmt.Errorf("member %s of the classic protocol supports no protocol", r.Of)
+		}
+	case *records.ConsumerGroupTargetAssignmentMemberValue:
+		seen := partitionSet{}
+		for _, t := range v.TopicPartitions {
+			if err := seen.add(t.TopicID, t.Partitions); err != nil {
+				return fmt.Errorf("target of member %s: %w", r.Of, err)
+			}
+		}
+	case *records.ConsumerGroupCurrentMemberAssignmentValue:
+		for _, rows := range [][]records.ConsumerGroupCurrentMemberAssignmentValueTopicPartitions{v.AssignedPartitions, v.PartitionsPendingRevocation} {
+			seen := partitionSet{}
+			for _, t := range rows {
+				if err := seen.add(t.TopicID, t.Partitions); err != nil {
+					return fmt.Errorf("assignment of member %s: %w", r.Of, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// partitionSet is the partitions of a record, by topic.
+type partitionSet map[uuid.UUID]map[int32]bool
+
+// add refuses a topic or partition that is there already, and what is no partition.
+func (s partitionSet) add(topic uuid.UUID, partitions []int32) error {
+	if s[topic] != nil {
+		return fmt.Errorf("topic %s comes twice", topic)
+	}
+	s[topic] = make(map[int32]bool, len(partitions))
+	for _, p := range partitions {
+		if p < 0 || s[topic][p] {
+			return fmt.Errorf("partition %d of topic %s comes twice or is none", p, topic)
+		}
+		s[topic][p] = true
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"regexp/syntax"
 	"slices"
@@ -26,13 +27,44 @@ const (
 	regexResolved // changed, and its topics are known
 )
 
+// What a client's regular expression may take of memory, which Kafka does not bound.
+// A class of characters takes up to 1700 times its text when it is read, so that the
+// longest text takes some 30 MB for a moment; that many names of topics at full
+// length still fit into it: 65. A repetition takes as much as its copies.
+const (
+	regexLimit = 16 << 10 // bytes of the text
+	costLimit  = 1 << 18  // instructions and characters of it, compiled
+)
+
+var errLongRegex = fmt.Errorf("it is longer than %d bytes", regexLimit)
+
 // compile reads a regular expression that has to match the whole of a name. The
 // syntax is RE2's, as Kafka's.
 func compile(text string) (*regexp.Regexp, error) {
-	if _, err := syntax.Parse(text, syntax.Perl); err != nil {
+	if len(text) > regexLimit {
+		return nil, errLongRegex
+	}
+	re, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
 		return nil, err // its text names the fault as the client wrote it
 	}
+	if cost(re) > costLimit {
+		return nil, &syntax.Error{Code: syntax.ErrLarge, Expr: text}
+	}
 	return regexp.Compile(`\A(?:` + text + `)\z`)
+}
+
+// cost is about how many instructions and characters a regular expression is
+// compiled to, at most one more than costLimit. The parser bounds its height.
+func cost(re *syntax.Regexp) int {
+	n := 1 + len(re.Rune)
+	for _, sub := range re.Sub {
+		n = min(n+cost(sub), costLimit+1)
+	}
+	if re.Op == syntax.OpRepeat {
+		n *= max(re.Min+1, re.Max) // the parser allows 1000 copies
+	}
+	return min(n, costLimit+1)
 }
 
 // updateRegex looks at the regular expression of a changed member, and has those of
@@ -87,6 +119,9 @@ func (g *Group) lastResolved() *Resolved {
 }
 
 func badRegex(text string, err error) *Error {
+	if errors.Is(err, errLongRegex) { // too long to be told again
+		return refuse(kerr.InvalidRegularExpression, "SubscribedTopicRegex is not a valid regular expression: %v.", err)
+	}
 	why := err.Error()
 	if e := new(syntax.Error); errors.As(err, &e) {
 		why = string(e.Code)
@@ -95,21 +130,20 @@ func badRegex(text string, err error) *Error {
 }
 
 // ResolveIn looks up the topics of an image that match the regular expressions. It
-// may take long; it uses nothing but its arguments.
+// may take long; it uses nothing but its arguments, and holds one of them compiled
+// at a time.
 func ResolveIn(img *image.Image, now time.Time, regexes []string) map[string]*Resolved {
 	out := make(map[string]*Resolved, len(regexes))
-	compiled := make(map[string]*regexp.Regexp, len(regexes))
 	for _, text := range regexes {
-		out[text] = &Resolved{Topics: []string{}, Version: img.Provenance.Offset, TimestampMs: now.UnixMilli()}
-		// One that a record brought may not compile: it matches nothing.
-		if re, err := compile(text); err == nil {
-			compiled[text] = re
+		r := &Resolved{Topics: []string{}, Version: img.Provenance.Offset, TimestampMs: now.UnixMilli()}
+		out[text] = r
+		re, err := compile(text)
+		if err != nil {
+			continue // one that a record brought may not compile: it matches nothing
 		}
-	}
-	for t := range img.Topics() {
-		for text, re := range compiled {
+		for t := range img.Topics() {
 			if re.MatchString(t.Name) {
-				out[text].Topics = append(out[text].Topics, t.Name)
+				r.Topics = append(r.Topics, t.Name)
 			}
 		}
 	}
