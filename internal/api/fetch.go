@@ -51,7 +51,7 @@ type Fetch struct {
 }
 
 // Starts tells when this broker begins to lead partitions of which a follower has a
-// replica: next is closed then, and just says that it began to moments ago, so that a
+// replica, a registered broker: next is closed then, and just says that it began to moments ago, so that a
 // fetch should wait no longer than replication.StartWait.
 type Starts interface {
 	Starts(follower int32) (next <-chan struct{}, just bool)
@@ -126,7 +126,8 @@ func (d *fetching) wait(ctx context.Context) {
 	}
 	limit := time.Duration(d.req.MaxWaitMillis) * time.Millisecond
 	var begins <-chan struct{}
-	if d.follower >= 0 && d.f.Starts != nil {
+	// The id is what a client says: only those of brokers are noted.
+	if _, registered := d.img.Broker(d.follower); registered && d.f.Starts != nil {
 		var just bool
 		if begins, just = d.f.Starts.Starts(d.follower); just && len(d.held) == 0 {
 			limit = min(limit, replication.StartWait)

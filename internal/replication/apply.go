@@ -187,7 +187,7 @@ func (m *Manager) placeAll(img *image.Image, list []placement) {
 		}
 		m.cast(p.replica, p.part)
 	}
-	m.starts.tell(m.o.Clock.Now())
+	m.starts.tell(m.o.Clock.Now(), img)
 }
 
 // openers is how many logs are made at a time.

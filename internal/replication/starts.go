@@ -3,6 +3,8 @@ package replication
 import (
 	"sync"
 	"time"
+
+	"weir/internal/image"
 )
 
 // A follower's fetch that waits here names only what the follower had to copy when it
@@ -43,8 +45,9 @@ func (s *starts) note(replicas []int32) {
 	}
 }
 
-// tell lets go of the followers' fetches.
-func (s *starts) tell(now time.Time) {
+// tell lets go of the followers' fetches, and forgets brokers that are registered no
+// more.
+func (s *starts) tell(now time.Time, img *image.Image) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id := range s.begun {
@@ -54,6 +57,12 @@ func (s *starts) tell(now time.Time) {
 		s.setLocked(id, begin{at: now, next: make(chan struct{})})
 	}
 	clear(s.begun)
+	for id, x := range s.of {
+		if _, ok := img.Broker(id); !ok {
+			close(x.next)
+			delete(s.of, id)
+		}
+	}
 }
 
 func (s *starts) setLocked(id int32, x begin) {
@@ -65,7 +74,8 @@ func (s *starts) setLocked(id int32, x begin) {
 
 // Starts returns a channel that is closed when this broker begins to lead a partition of
 // which the follower has a replica. just says that it has begun to moments ago: then a
-// fetch should not wait longer than StartWait.
+// fetch should not wait longer than StartWait. The follower is a registered broker: what
+// is noted of each is kept until it is registered no more.
 func (m *Manager) Starts(follower int32) (next <-chan struct{}, just bool) {
 	s := &m.starts
 	s.mu.Lock()

@@ -20,6 +20,7 @@ func begun(next <-chan struct{}) bool {
 func TestStarts(t *testing.T) {
 	e := newEnv(t)
 	e.o.Stepped = true // nobody copies
+	e.register(2, 3)
 	theirs, just := e.Starts(2)
 	others, _ := e.Starts(3)
 	if just || begun(theirs) {
@@ -50,5 +51,29 @@ func TestStarts(t *testing.T) {
 	e.replay(elect(t1, 0, 1))
 	if !begun(theirs) {
 		t.Fatal("the second leadership was not told of")
+	}
+}
+
+// What is noted of a broker goes when it is registered no more, and lets go of its fetch.
+func TestStartsForgetsBrokers(t *testing.T) {
+	e := newEnv(t)
+	e.o.Stepped = true
+	e.register(2, 3)
+	theirs, _ := e.Starts(3)
+	gone := records.NewUnregisterBrokerRecord()
+	gone.BrokerID = 3
+	e.replay(&gone, topic("a", t1), part(t1, 0, 1, 3, dirA, 1, 2))
+	if _, kept := e.starts.of[2]; !kept || len(e.starts.of) != 1 || !begun(theirs) {
+		t.Fatalf("%v, begun %t", e.starts.of, begun(theirs))
+	}
+}
+
+// register has brokers in the image.
+func (e *env) register(ids ...int32) {
+	e.t.Helper()
+	for _, id := range ids {
+		b := records.NewRegisterBrokerRecord()
+		b.BrokerID, b.Fenced = id, false
+		e.replay(&b)
 	}
 }
