@@ -2,17 +2,19 @@ package api
 
 import (
 	"context"
-	"sync"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"golang.org/x/sync/errgroup"
 
 	"weir/internal/txn"
 	"weir/internal/wire"
 )
 
 // AddPartitionsToTxn makes partitions part of a producer's transaction (API key
-// 24), versions 0–5. Either all of them become part of it or none.
+// 24), versions 0–5. Either all of them become part of it or none. A partition that is
+// named twice has one row in the answer.
 //
 //	v2  PRODUCER_FENCED; before, INVALID_PRODUCER_EPOCH
 //	v3  flexible
@@ -32,7 +34,10 @@ func (h *AddPartitionsToTxn) Handle(ctx context.Context, _ *Call, r kmsg.Request
 	res := responseTo[*kmsg.AddPartitionsToTxnResponse](r)
 	if req.Version < 4 {
 		var ps []txn.TopicPartition
-		for _, t := range req.Topics {
+		once := once{}
+		for i := range req.Topics {
+			t := &req.Topics[i]
+			t.Partitions = once.of(t.Topic, t.Partitions)
 			for _, p := range t.Partitions {
 				ps = append(ps, txn.TopicPartition{Topic: t.Topic, Partition: p})
 			}
@@ -54,17 +59,27 @@ func (h *AddPartitionsToTxn) Handle(ctx context.Context, _ *Call, r kmsg.Request
 		return reply(res)
 	}
 	res.Transactions = make([]kmsg.AddPartitionsToTxnResponseTransaction, len(req.Transactions))
-	var work sync.WaitGroup
+	var work errgroup.Group
+	work.SetLimit(addAtOnce)
 	for i := range req.Transactions {
-		work.Go(func() { res.Transactions[i] = h.transaction(ctx, req.Version, &req.Transactions[i]) })
+		work.Go(func() error {
+			res.Transactions[i] = h.transaction(ctx, req.Version, &req.Transactions[i])
+			return nil
+		})
 	}
-	work.Wait()
+	_ = work.Wait() // errors stand in the rows
 	return reply(res)
 }
 
+// addAtOnce is how many transactions of one request are asked for at a time.
+const addAtOnce = 64
+
 func (h *AddPartitionsToTxn) transaction(ctx context.Context, version int16, q *kmsg.AddPartitionsToTxnRequestTransaction) kmsg.AddPartitionsToTxnResponseTransaction {
 	var ps []txn.TopicPartition
-	for _, t := range q.Topics {
+	once := once{}
+	for i := range q.Topics {
+		t := &q.Topics[i]
+		t.Partitions = once.of(t.Topic, t.Partitions)
 		for _, p := range t.Partitions {
 			ps = append(ps, txn.TopicPartition{Topic: t.Topic, Partition: p})
 		}
@@ -84,6 +99,19 @@ func (h *AddPartitionsToTxn) transaction(ctx context.Context, version int16, q *
 		out.Topics = append(out.Topics, row)
 	}
 	return out
+}
+
+// once is the partitions that a request has named.
+type once map[txn.TopicPartition]struct{}
+
+// of drops those partitions of a topic that were named before, in place.
+func (o once) of(topic string, partitions []int32) []int32 {
+	return slices.DeleteFunc(partitions, func(p int32) bool {
+		tp := txn.TopicPartition{Topic: topic, Partition: p}
+		_, again := o[tp]
+		o[tp] = struct{}{}
+		return again
+	})
 }
 
 // answer gives the code of each partition.

@@ -55,7 +55,8 @@ type markerWait struct {
 	commit  *partition.Commit
 }
 
-// Write appends all markers and waits until they are committed.
+// Write appends all markers and waits until they are committed. A partition that a
+// marker names twice gets one, and one row in the answer.
 func (w *Markers) Write(ctx context.Context, req *kmsg.WriteTxnMarkersRequest) *kmsg.WriteTxnMarkersResponse {
 	res := req.ResponseKind().(*kmsg.WriteTxnMarkersResponse)
 	img := w.Images.Image()
@@ -64,7 +65,10 @@ func (w *Markers) Write(ctx context.Context, req *kmsg.WriteTxnMarkersRequest) *
 		m := &req.Markers[i]
 		rm := kmsg.NewWriteTxnMarkersResponseMarker()
 		rm.ProducerID = m.ProducerID
-		for _, t := range m.Topics {
+		once := once{}
+		for k := range m.Topics {
+			t := &m.Topics[k]
+			t.Partitions = once.of(t.Topic, t.Partitions)
 			rt := kmsg.NewWriteTxnMarkersResponseMarkerTopic()
 			rt.Topic = t.Topic
 			rt.Partitions = make([]kmsg.WriteTxnMarkersResponseMarkerTopicPartition, len(t.Partitions))
