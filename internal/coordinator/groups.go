@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"time"
-	"unicode/utf16"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -15,6 +14,7 @@ import (
 	"weir/internal/clock"
 	"weir/internal/group"
 	"weir/internal/group/classic"
+	"weir/internal/group/hashorder"
 	"weir/internal/image"
 	"weir/internal/partition"
 	"weir/internal/rng"
@@ -277,24 +277,11 @@ func (g *Groups) Partition(id string) int32 {
 
 // PartitionOf is the partition, of n, that Kafka gives to a group or transactional id.
 func PartitionOf(id string, n int32) int32 {
-	h := javaHash(id)
+	h := hashorder.String(id)
 	if h == -1<<31 {
 		return 0 // Java's abs of it is negative; Kafka takes 0
 	}
 	return max(h, -h) % n
-}
-
-// javaHash is String.hashCode of Java.
-func javaHash(s string) int32 {
-	var h int32
-	for _, r := range s {
-		if a, b := utf16.EncodeRune(r); a != 0xfffd {
-			h = (h*31+a)*31 + b
-		} else {
-			h = h*31 + r
-		}
-	}
-	return h
 }
 
 // ask has a group's partition take a step, and waits for the answer to it. A

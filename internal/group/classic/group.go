@@ -174,9 +174,6 @@ func (g *Group) ProtocolType() string {
 // Size is the number of members.
 func (g *Group) Size() int { return len(g.order) }
 
-// Idle tells whether the stored state says all there is to know of the group.
-func (g *Group) Idle() bool { return g.state == Empty && len(g.pending) == 0 }
-
 // Subscribed tells whether the members read a topic, as far as can be known: a
 // consumer group whose subscriptions cannot be read counts as subscribed.
 func (g *Group) Subscribed(topic string) bool {

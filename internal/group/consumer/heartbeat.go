@@ -214,7 +214,7 @@ func (g *Group) admitStatic(s *Step, a arrival) (change, *Error) {
 		m.ID, m.Epoch, m.PreviousEpoch = a.id, 0, 0
 		g.replace(s, old, &m)
 		s.note("group %s: member %s with instance id %s takes the place of %s", g.ID, a.id, *a.instance, old.ID)
-		return change{was: &m, replaces: old}, nil
+		return change{was: &m}, nil
 	}
 	if err := g.checkInstance(old, a.id, *a.instance); err != nil {
 		return change{}, err

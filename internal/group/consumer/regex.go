@@ -90,13 +90,7 @@ func (g *Group) updateRegex(s *Step, soft *Soft, c change) (regexChange, *Error)
 	if !refresh && size(g.patterns) == 0 || soft.resolving {
 		return status, nil
 	}
-	patterns := g.patterns
-	if old != "" {
-		patterns = count(patterns, old, -1)
-	}
-	if now != "" {
-		patterns = count(patterns, now, 1)
-	}
+	patterns := g.patternsAfter(c)
 	last := g.lastResolved()
 	if last != nil && s.Now.UnixMilli() <= last.TimestampMs+regexPause.Milliseconds() {
 		return status, nil

@@ -15,11 +15,7 @@ import (
 
 // change is what a request changes of a group: a member as it was, nil values of
 // newMember when it was none, and as it will be.
-type change struct {
-	was, is *Member
-	// replaces is the static member in whose place is comes, nil for none.
-	replaces *Member
-}
+type change struct{ was, is *Member }
 
 // namesAfter counts the subscribers of each topic after a change.
 func (g *Group) namesAfter(c change) *table[subscribers] {
@@ -44,6 +40,21 @@ func (g *Group) withoutRegex(names *table[subscribers], regex string) *table[sub
 		}
 	}
 	return names
+}
+
+// patternsAfter counts the members with each regular expression after a change.
+func (g *Group) patternsAfter(c change) *table[int] {
+	patterns, old, now := g.patterns, c.was.regex(), c.is.regex()
+	if old == now {
+		return patterns
+	}
+	if old != "" {
+		patterns = count(patterns, old, -1)
+	}
+	if now != "" {
+		patterns = count(patterns, now, 1)
+	}
+	return patterns
 }
 
 func (g *Group) patternCount(regex string) int {
@@ -98,15 +109,7 @@ func keys[V any](m *table[V]) []string {
 // refresh looks at the topics of the group after a change, and bumps the group
 // epoch if they or their subscribers are others.
 func (g *Group) refresh(s *Step, soft *Soft, c change, bump bool) (epoch int32, same bool) {
-	patterns := g.patterns
-	if old, now := c.was.regex(), c.is.regex(); old != now {
-		if old != "" {
-			patterns = count(patterns, old, -1)
-		}
-		if now != "" {
-			patterns = count(patterns, now, 1)
-		}
-	}
+	patterns := g.patternsAfter(c)
 	names := g.namesAfter(c)
 	members := g.Size()
 	if g.Member(c.is.ID) == nil && g.staticMember(c.is.InstanceID) == nil {

@@ -77,9 +77,6 @@ func (q *Queue[K]) Pop(now time.Time) (key K, ok bool) {
 // Len is the number of deadlines.
 func (q *Queue[K]) Len() int { return len(q.order) }
 
-// Clear forgets all.
-func (q *Queue[K]) Clear() { *q = Queue[K]{} }
-
 type entries[K comparable] []*entry[K]
 
 func (h entries[K]) Len() int { return len(h) }
