@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"iter"
+	"slices"
 	"time"
 
 	"weir/internal/image"
@@ -14,43 +15,47 @@ const doubtLook = 5 * time.Millisecond
 
 // settled returns an image in which no partition of the topics has a leader that is
 // doubted, as soon as there is one, and the present one when the doubt has ended
-// otherwise. Nil for doubted: nobody is.
+// otherwise. Nil for doubted: nobody is. The topics of an image are looked at once.
 func settled(ctx context.Context, images Images, doubted func(*image.Broker) bool, topics func(*image.Image) iter.Seq[*image.Topic]) *image.Image {
 	img := images.Image()
-	for doubted != nil && ctx.Err() == nil && ledBy(doubtedOf(img, doubted), topics(img)) {
-		look, cancel := context.WithTimeout(ctx, doubtLook)
+	for doubted != nil {
+		leaders := doubtedLeaders(img, doubted, topics)
 		old := img
-		img = images.WaitFor(look, func(i *image.Image) bool { return i != old })
-		cancel()
+		for img == old && ctx.Err() == nil && slices.ContainsFunc(leaders, doubted) {
+			look, cancel := context.WithTimeout(ctx, doubtLook)
+			img = images.WaitFor(look, func(i *image.Image) bool { return i != old })
+			cancel()
+		}
+		if img == old {
+			break
+		}
 	}
 	return img
 }
 
-// doubtedOf lists the brokers that are doubted; nil mostly.
-func doubtedOf(img *image.Image, doubted func(*image.Broker) bool) map[int32]bool {
-	var out map[int32]bool
+// doubtedLeaders lists the brokers that are doubted and lead a partition of the
+// topics; nil mostly, and then the topics are not looked at.
+func doubtedLeaders(img *image.Image, doubted func(*image.Broker) bool, topics func(*image.Image) iter.Seq[*image.Topic]) []*image.Broker {
+	left := map[int32]*image.Broker{} // without a partition so far
 	for b := range img.Brokers() {
 		if !b.Fenced && doubted(b) {
-			if out == nil {
-				out = map[int32]bool{}
+			left[b.ID] = b
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	var out []*image.Broker
+	for t := range topics(img) {
+		for _, p := range t.Partitions() {
+			if b := left[p.Leader]; b != nil {
+				out = append(out, b)
+				delete(left, p.Leader)
 			}
-			out[b.ID] = true
+		}
+		if len(left) == 0 {
+			break
 		}
 	}
 	return out
-}
-
-// ledBy tells whether some partition is led by one of the brokers.
-func ledBy(brokers map[int32]bool, topics iter.Seq[*image.Topic]) bool {
-	if len(brokers) == 0 {
-		return false
-	}
-	for t := range topics {
-		for _, p := range t.Partitions() {
-			if brokers[p.Leader] {
-				return true
-			}
-		}
-	}
-	return false
 }

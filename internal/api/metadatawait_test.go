@@ -1,6 +1,7 @@
 package api
 
 import (
+	"iter"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,4 +65,19 @@ func TestMetadataWaitsForAnotherLeader(t *testing.T) {
 			})
 		})
 	}
+}
+
+// While a leader is doubted, the topics are looked at once for each image.
+func TestDoubtLooksAtTopicsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, 1, 2)
+		r.register(1, 2)
+		began, looks := time.Now(), 0
+		topics := func(i *image.Image) iter.Seq[*image.Topic] { looks++; return i.Topics() }
+		time.AfterFunc(300*time.Millisecond, func() { r.register(3) })
+		img := settled(t.Context(), r.images, func(b *image.Broker) bool { return b.ID == 1 && time.Since(began) < time.Second }, topics)
+		if took := time.Since(began); took < time.Second || took > time.Second+doubtLook || looks != 2 || img != r.images.Image() {
+			t.Errorf("after %v, looked %d times", took, looks)
+		}
+	})
 }
