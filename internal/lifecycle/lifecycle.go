@@ -315,9 +315,13 @@ func (l *Lifecycle) reportGone(ctx context.Context, dead *image.Broker) time.Dur
 		l.o.Logger.Debug("the end of an earlier process could not be told", "err", err)
 		return retryAfter
 	}
+	code := r.(*kmsg.BrokerHeartbeatResponse).ErrorCode
+	if code != 0 && code != kerr.StaleBrokerEpoch.Code { // with that, its session has ended meanwhile
+		l.o.Logger.Debug("the end of an earlier process was not taken note of", "err", kerr.ErrorForCode(code))
+		return retryAfter
+	}
 	l.reported = dead.Epoch
-	l.o.Logger.Info("told the controller that the process before this one has ended", "incarnation", dead.Incarnation, "broker epoch", dead.Epoch,
-		"answer", r.(*kmsg.BrokerHeartbeatResponse).ErrorCode)
+	l.o.Logger.Info("told the controller that the process before this one has ended", "incarnation", dead.Incarnation, "broker epoch", dead.Epoch, "answer", code)
 	return 0
 }
 

@@ -281,9 +281,15 @@ func TestDuplicateNodeIDThatAnswersIsFatal(t *testing.T) {
 }
 
 // An incarnation whose process is known to have ended is reported as gone, once, and
-// its id is free at once where the controller understands that.
+// its id is free at once where the controller understands that. A controller that takes
+// no note of it, as one that is none any more, is told again.
 func TestDuplicateNodeIDOfTheDead(t *testing.T) {
-	for _, understands := range []bool{true, false} {
+	for _, c := range []struct {
+		understands bool
+		first       *kerr.Error // the answer to the first report
+		reports     int
+	}{{true, nil, 1}, {false, nil, 1}, {true, kerr.NotController, 2}, {false, kerr.StaleBrokerEpoch, 1}} {
+		understands := c.understands
 		synctest.Test(t, func(t *testing.T) {
 			dead := uuid.UUID{0: 9, 15: 9}
 			imgs := newImages(30)
@@ -301,8 +307,13 @@ func TestDuplicateNodeIDOfTheDead(t *testing.T) {
 				case *kmsg.BrokerHeartbeatRequest:
 					if q.BrokerEpoch == 5 {
 						told = append(told, q)
+						res := q.ResponseKind().(*kmsg.BrokerHeartbeatResponse)
+						if c.first != nil && len(told) == 1 {
+							res.ErrorCode = c.first.Code
+							return res, nil
+						}
 						session = !understands
-						return q.ResponseKind(), nil
+						return res, nil
 					}
 				case *kmsg.BrokerRegistrationRequest:
 					if session {
@@ -317,16 +328,16 @@ func TestDuplicateNodeIDOfTheDead(t *testing.T) {
 			defer run(t, l)()
 			if !understands {
 				time.Sleep(9 * time.Second) // synctest's clock
-				if l.Phase() != Registering || len(told) != 1 {
+				if l.Phase() != Registering || len(told) != c.reports {
 					t.Fatalf("phase %s, told %d times", l.Phase(), len(told))
 				}
 				session = false
 			}
 			<-l.Running()
-			if took := time.Since(begun); understands && took > 100*time.Millisecond {
+			if took := time.Since(begun); understands && took > 200*time.Millisecond {
 				t.Errorf("running after %v", took)
 			}
-			if len(told) != 1 || !told[0].WantFence || !told[0].WantShutdown || told[0].BrokerID != 1 {
+			if len(told) != c.reports || !told[0].WantFence || !told[0].WantShutdown || told[0].BrokerID != 1 {
 				t.Errorf("told: %+v", told)
 			}
 		})
