@@ -1,8 +1,6 @@
 package dirs
 
 import (
-	"slices"
-
 	"weir/internal/checkpoint"
 	"weir/internal/storage"
 )
@@ -14,27 +12,42 @@ type fresh struct {
 }
 
 // Secure makes what Create and Delete have done since the last call survive a power cut, many logs at once. It waits for
-// the disk, which neither of them does.
+// the disk, which neither of them does. What a full disk did not allow is left to the next call.
 func (s *Set) Secure() {
 	s.mu.Lock()
-	logs := map[*Dir][]*storage.Log{}
+	made := map[*Dir][]fresh{}
 	for _, f := range s.fresh {
 		if s.current[f.p] == f.e || s.future[f.p] == f.e {
-			logs[f.e.dir] = append(logs[f.e.dir], f.e.log)
+			made[f.e.dir] = append(made[f.e.dir], f)
 		}
 	}
 	s.fresh = nil
 	var list []*Dir
 	for _, d := range s.liveLocked() {
-		if d.renamed || len(logs[d]) > 0 {
+		if d.renamed || len(made[d]) > 0 {
 			list = append(list, d)
 		}
 		d.renamed = false
 	}
 	s.mu.Unlock()
 	for _, d := range list {
-		unsure := slices.DeleteFunc(logs[d], func(l *storage.Log) bool { return !l.Unsecured() })
-		if err := s.judge(d, storage.SecureAll(s.o.FS, d.Path, unsure)); noSpace(err) {
+		var unsure []*storage.Log
+		for _, f := range made[d] {
+			if f.e.log.Unsecured() {
+				unsure = append(unsure, f.e.log)
+			}
+		}
+		err := s.judge(d, storage.SecureAll(s.o.FS, d.Path, unsure))
+		full := noSpace(err)
+		s.mu.Lock()
+		if full {
+			s.fresh = append(s.fresh, made[d]...)
+			d.renamed = true
+		}
+		told := d.unsure
+		d.unsure = full
+		s.mu.Unlock()
+		if full && !told {
 			s.log.Warn("disk is full: new logs are not sure yet to survive a power cut", "dir", d.Path, "err", err)
 		}
 	}

@@ -48,8 +48,10 @@ type Dir struct {
 	failed error
 	// renamed says that logs were renamed since the last Secure. Guarded by Set.mu.
 	renamed bool
-	lock    io.Closer // nil when offline from the start
-	data    bool      // one of log.dirs; false for a metadata directory of its own
+	// unsure says that the last Secure met a full disk. Guarded by Set.mu.
+	unsure bool
+	lock   io.Closer // nil when offline from the start
+	data   bool      // one of log.dirs; false for a metadata directory of its own
 	// kept holds checkpoint entries of partitions that failed to load, so that a repair finds them. Guarded by Set.mu
 	// once Load has returned.
 	kept map[string]checkpoint.Offsets // by file name
