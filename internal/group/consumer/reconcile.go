@@ -40,7 +40,7 @@ func (g *Group) reconcile(s *Step, m *Member, to target, subscribed bool, owns r
 	return next, nil
 }
 
-// reconciler is one step of a member (Kafka's CurrentAssignmentBuilder).
+// reconciler is one step of a member on its way to its target.
 type reconciler struct {
 	g    *Group
 	s    *Step
@@ -49,48 +49,31 @@ type reconciler struct {
 	owns report
 }
 
+// next is the member after the step. One that has arrived, and one that has not given
+// up yet what it has to, has nothing to do about its target.
 func (r *reconciler) next(subscribed bool) (*Member, *Error) {
-	m := r.m
-	switch m.State {
-	case Stable:
-		switch {
-		case m.Epoch != r.to.epoch:
-			return r.advance(m.Epoch), nil
-		case subscribed:
+	epoch := r.m.Epoch
+	switch {
+	case r.m.State == Unknown: // a newer version has written it: the member has to begin anew
+		if r.owns == nil || len(r.owns) > 0 {
+			return nil, refuse(kerr.FencedMemberEpoch, "The consumer group member is in a unknown state. The member must abandon all its partitions and rejoin.")
+		}
+		epoch = r.to.epoch
+	case r.m.reconciled(r.to.epoch), r.m.State == Unrevoked && r.owns.mayHold(r.m.Revoking):
+		if subscribed {
 			return r.shrink(), nil
 		}
-		return m, nil
-	case Unrevoked:
-		if r.stillOwns(m.Revoking) {
-			if subscribed {
-				return r.shrink(), nil
-			}
-			return m, nil
-		}
-		return r.advance(m.Epoch), nil
-	case Unreleased:
-		return r.advance(m.Epoch), nil
+		return r.m, nil
 	}
-	// A newer version has written this state: the member has to begin anew.
-	if r.owns == nil || len(r.owns) > 0 {
-		return nil, refuse(kerr.FencedMemberEpoch, "The consumer group member is in a unknown state. The member must abandon all its partitions and rejoin.")
-	}
-	return r.advance(r.to.epoch), nil
+	return r.advance(epoch), nil
 }
 
-// stillOwns tells whether the member has, as far as is known, any of the partitions.
-func (r *reconciler) stillOwns(ps Owned) bool {
-	if r.owns == nil {
-		return true
-	}
-	for _, t := range r.owns {
-		for _, p := range t.Partitions {
-			if ps.has(t.TopicID, p) {
-				return true
-			}
-		}
-	}
-	return false
+// mayHold tells whether the member may have any of the partitions: it does for sure
+// when it says so, and may when it says nothing.
+func (o report) mayHold(ps Owned) bool {
+	return o == nil || slices.ContainsFunc(o, func(t kmsg.ConsumerGroupHeartbeatRequestTopic) bool {
+		return slices.ContainsFunc(t.Partitions, func(p int32) bool { return ps.has(t.TopicID, p) })
+	})
 }
 
 // shrink takes from the member what it does not subscribe to any more, without
@@ -120,7 +103,7 @@ func (r *reconciler) shrink() *Member {
 	}
 	n := *m
 	n.PreviousEpoch, n.Assigned = m.Epoch, assigned
-	if len(revoking) > 0 && r.stillOwns(revoking) {
+	if len(revoking) > 0 && r.owns.mayHold(revoking) {
 		n.State, n.Revoking = Unrevoked, revoking
 	}
 	return &n
@@ -144,54 +127,87 @@ func (r *reconciler) subscription() (reads func(topic uuid.UUID) bool, any bool)
 	}, len(names) > 0
 }
 
-// advance computes what the member has next on its way to the target: first it
-// keeps only what it shall have; when nothing is left to revoke it gets the rest, as
-// far as that is free.
-func (r *reconciler) advance(epoch int32) *Member {
-	m := r.m
-	reads, _ := r.subscription()
+// fate is what becomes of a partition in a step of a member.
+type fate uint8
+
+const (
+	leave fate = iota // it is none of the member's business
+	keep
+	giveUp
+	take
+	wait // until another has given it up
+)
+
+// fateOf is the fate of a partition, by whether the member has it, whether it shall
+// have it, and whether somebody else has it:
+//
+//	has  shall  other's
+//	yes  yes    -        keep
+//	yes  no     -        give up
+//	no   yes    no       take
+//	no   yes    yes      wait
+//	no   no     -        leave
+func fateOf(has, shall, others bool) fate {
+	switch {
+	case has && shall:
+		return keep
+	case has:
+		return giveUp
+	case shall && others:
+		return wait
+	case shall:
+		return take
+	}
+	return leave
+}
+
+// sort puts the partitions that the member has or shall have by their fates. Those
+// to take get the epoch of the target, the others keep theirs. What it does not
+// subscribe to it shall not have; what it is giving up is nobody else's.
+func (r *reconciler) sort() map[fate]Owned {
+	out := map[fate]Owned{keep: {}, giveUp: {}, take: {}, wait: {}}
 	wanted := r.to.parts.ByTopic()
-	assigned, revoking, pending := Owned{}, Owned{}, map[uuid.UUID][]int32{}
-	waits := false
-	topics := slices.AppendSeq(slices.Collect(maps.Keys(wanted)), maps.Keys(m.Assigned))
-	slices.SortFunc(topics, uuid.UUID.Compare)
-	for _, topic := range slices.Compact(topics) {
-		shall := map[int32]bool{}
-		if reads(topic) {
-			for _, p := range wanted[topic] {
-				shall[p] = true
-			}
+	reads, _ := r.subscription()
+	maps.DeleteFunc(wanted, func(topic uuid.UUID, _ []int32) bool { return !reads(topic) })
+	for topic, ps := range r.m.Assigned {
+		shall := make(map[int32]bool, len(wanted[topic]))
+		for _, p := range wanted[topic] {
+			shall[p] = true
 		}
-		for p, at := range m.Assigned[topic] {
-			if shall[p] {
-				assigned.add(topic, p, at)
-			} else {
-				revoking.add(topic, p, at)
-			}
+		for p, at := range ps {
+			out[fateOf(true, shall[p], false)].add(topic, p, at)
 		}
-		for p := range shall {
-			switch {
-			case m.Assigned.has(topic, p):
-			case r.g.owner(topic, p) != -1 && !m.Revoking.has(topic, p):
-				waits = true
-			default:
-				pending[topic] = append(pending[topic], p)
+	}
+	for topic, ps := range wanted {
+		for _, p := range ps {
+			if !r.m.Assigned.has(topic, p) {
+				others := r.g.owner(topic, p) != -1 && !r.m.Revoking.has(topic, p)
+				out[fateOf(false, true, others)].add(topic, p, r.to.epoch)
 			}
 		}
 	}
-	n := *m
-	n.PreviousEpoch, n.Assigned = m.Epoch, assigned
-	if len(revoking) > 0 && r.stillOwns(revoking) {
-		n.Epoch, n.State, n.Revoking = epoch, Unrevoked, revoking
+	return out
+}
+
+// advance brings the member to what it has next on its way to the target. While it
+// has anything to give up it is Unrevoked, stays at an epoch and gets nothing. Then it
+// is at the target's epoch with all that is free: Unreleased when it waits for more,
+// else Stable.
+func (r *reconciler) advance(epoch int32) *Member {
+	by := r.sort()
+	n := *r.m
+	n.PreviousEpoch, n.Assigned = r.m.Epoch, by[keep]
+	if len(by[giveUp]) > 0 && r.owns.mayHold(by[giveUp]) {
+		n.Epoch, n.State, n.Revoking = epoch, Unrevoked, by[giveUp]
 		return &n
 	}
-	for topic, ps := range pending {
-		for _, p := range ps {
-			assigned.add(topic, p, r.to.epoch)
+	for topic, ps := range by[take] {
+		for p, at := range ps {
+			n.Assigned.add(topic, p, at)
 		}
 	}
 	n.Epoch, n.State, n.Revoking = r.to.epoch, Stable, nil
-	if waits {
+	if len(by[wait]) > 0 {
 		n.State = Unreleased
 	}
 	return &n

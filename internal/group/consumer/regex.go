@@ -15,7 +15,7 @@ import (
 )
 
 // regexPause is how long after one look at the regular expressions of a group
-// there is no other (REGEX_BATCH_REFRESH_MIN_INTERVAL_MS).
+// there is no other.
 const regexPause = 10 * time.Second
 
 // regexChange says what became of a member's regular expression.

@@ -60,8 +60,7 @@ type Soft struct {
 	resolving    bool // regular expressions are being resolved
 }
 
-// refreshEvery is how often the topics are looked at without a reason
-// (METADATA_REFRESH_INTERVAL_MS).
+// refreshEvery is how often the topics are looked at without a reason.
 const refreshEvery = math.MaxInt32 * time.Millisecond
 
 // TopicsChanged has the next heartbeat look at the topics of the group again.
