@@ -71,7 +71,7 @@ func (d *produced) verify(ctx context.Context) error {
 		return nil
 	}
 	began := x.v.Clock.Now()
-	for x.round(ctx) && x.add && x.v.Clock.Now().Sub(began) < x.v.BackoffMax {
+	for x.round(ctx) && x.add && ctx.Err() == nil && x.v.Clock.Now().Sub(began) < x.v.BackoffMax {
 		clock.Sleep(ctx, x.v.Clock, x.v.Backoff)
 	}
 	for i := range x.parts {
