@@ -24,12 +24,12 @@ const faultsEvery = 50 * time.Millisecond
 //	write *.log EIO       every write to a log file fails
 //	sync * 200ms          every sync takes 200 ms longer
 //
-// Operations and patterns are those of package errfs. Without the variable, or
+// The file beside it that ends in .seen says what has been taken up. Operations and patterns are those of package errfs. Without the variable, or
 // the file, nothing goes wrong.
 func openDisk() vfs.FS {
 	disk := errfs.Wrap(vfs.OS())
 	if path := os.Getenv("WEIR_FAULTS"); path != "" {
-		go followFaults(disk, path, setFaults(disk, path, ""))
+		go followFaults(disk, path, setFaults(disk, path, "nothing yet"))
 	}
 	return disk
 }
@@ -54,6 +54,9 @@ func setFaults(disk *errfs.FS, path, said string) string {
 		slog.Error("faults of the disk are not understood", "file", path, "err", err)
 	}
 	disk.Set(rules...)
+	if err := os.WriteFile(path+".seen", text, 0o644); err != nil {
+		slog.Error("cannot say which faults of the disk there are", "err", err)
+	}
 	return string(text)
 }
 

@@ -6,6 +6,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"weir/test/testnode"
 )
@@ -20,6 +24,7 @@ func TestFullDiskOfTheNextLeader(t *testing.T) {
 	})
 	c.Start(t)
 	makeTopic(t, c, "before", 1, 1)
+	admin := kadm.NewClient(c.Node(4).Client(t, kgo.RequestRetries(0)))
 	for round, rule := range []string{"write quorum-state.tmp ENOSPC", "write *.log ENOSPC"} {
 		old := c.WaitLeader(t, testnode.Patience, -1)
 		full := c.Node(old.Leader%3 + 1)
@@ -30,10 +35,12 @@ func TestFullDiskOfTheNextLeader(t *testing.T) {
 		fresh := c.WaitLeader(t, testnode.Patience, -1)
 		testnode.Until(t, testnode.Patience, "another one leads", func() error {
 			var err error
-			if fresh, err = c.Quorum(); err == nil && (fresh.Epoch <= old.Epoch || fresh.Leader == full.ID) {
-				err = fmt.Errorf("node %d leads in epoch %d", fresh.Leader, fresh.Epoch)
+			if fresh, err = c.Quorum(); err != nil || fresh.Epoch > old.Epoch && fresh.Leader != full.ID {
+				return err
 			}
-			return err
+			// It may lead until it has something to write.
+			_, err = admin.CreateTopic(t.Context(), 1, 1, nil, fmt.Sprintf("asked-%d-%d", round, time.Now().UnixNano()))
+			return fmt.Errorf("node %d leads in epoch %d; creation of a topic: %w", fresh.Leader, fresh.Epoch, err)
 		})
 		makeTopic(t, c, topics[1], 1, 1)
 		if !full.Running() {

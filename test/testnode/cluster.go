@@ -147,12 +147,20 @@ func (n *Node) faultsFile() string { return filepath.Join(n.Dir, "faults") }
 // "write *.log EIO". None heals it.
 func (n *Node) Faults(t testing.TB, rules ...string) {
 	t.Helper()
-	fresh := n.faultsFile() + ".new"
-	if err := os.WriteFile(fresh, []byte(strings.Join(append(rules, ""), "\n")), 0o644); err != nil {
+	fresh, text := n.faultsFile()+".new", strings.Join(append(rules, ""), "\n")
+	if err := os.WriteFile(fresh, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Rename(fresh, n.faultsFile()); err != nil {
 		t.Fatal(err)
+	}
+	if n.Running() {
+		Until(t, Patience, "faults that hold", func() error {
+			if seen, err := os.ReadFile(n.faultsFile() + ".seen"); err != nil || string(seen) != text {
+				return fmt.Errorf("the node has %q, %w", seen, err)
+			}
+			return nil
+		})
 	}
 }
 
