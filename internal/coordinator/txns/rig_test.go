@@ -22,7 +22,6 @@ import (
 	"weir/internal/partition"
 	"weir/internal/records"
 	"weir/internal/storage"
-	"weir/internal/storage/producer"
 	"weir/internal/txn"
 	"weir/internal/uuid"
 	"weir/internal/vfs/memfs"
@@ -206,7 +205,7 @@ func (r *rig) reload() {
 	foreign := txn.Record{ID: "foreign", Txn: &txn.Txn{ID: "foreign", ProducerID: 77, LastEpoch: txn.NoEpoch, Previous: 77, Next: txn.NoProducerID, TimeoutMs: 1000, StartMs: -1, UpdateMs: time.Now().UnixMilli()}}
 	key, value := foreign.Append(nil)
 	b.Append(time.Now().UnixMilli(), key, value, nil)
-	if _, err := r.replica.AppendAsLeader(partition.AppendRequest{Records: b.Build(), Version: 12, Acks: partition.AcksAll, Origin: producer.OriginCoordinator, TxnVersion: -1}); err != nil {
+	if _, err := r.replica.AppendAsLeader(partition.AppendRequest{Records: b.Build(), Version: 12, Acks: partition.AcksAll}); err != nil {
 		r.Fatal(err)
 	}
 	if _, err := r.init("other", txn.NoIdentity()); err == nil {
