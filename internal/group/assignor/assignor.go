@@ -94,7 +94,9 @@ type Group struct {
 	Members []Member
 	// Homogeneous: all members subscribe to the same topics.
 	Homogeneous bool
-	// Taken tells whether a partition was assigned to anybody before.
+	// Taken tells whether a partition was assigned to anybody before: it is one that
+	// some member Had. If it is taken and yet nobody Had it, uniform leaves it with
+	// nobody as long as all subscribe to the same topics.
 	Taken func(topic uuid.UUID, partition int32) bool
 	// Partitions is how many partitions a topic has; every topic of Members exists.
 	Partitions func(topic uuid.UUID) int32
@@ -126,6 +128,8 @@ func Topics(ids []uuid.UUID, names int) []uuid.UUID {
 }
 
 // Assign computes what each member gets; one that gets nothing may be missing.
+// What members claim to have had may be wrong: see claim. It fails for an unknown
+// name, and when Taken denies what members Had.
 func Assign(name string, g *Group) (map[string]Assignment, error) {
 	switch {
 	case len(g.Members) == 0:
@@ -138,67 +142,4 @@ func Assign(name string, g *Group) (map[string]Assignment, error) {
 		return assignMixed(g), nil
 	}
 	return nil, fmt.Errorf("there is no assignor %q", name)
-}
-
-// table is an assignment while it is made: Kafka's HashMap of it.
-type table struct {
-	size  hashorder.Table
-	order []uuid.UUID // as they were put in
-	sets  map[uuid.UUID]*set
-}
-
-// copyOf begins with an assignment.
-func copyOf(a Assignment) *table {
-	t := &table{size: hashorder.Sized(len(a)), sets: make(map[uuid.UUID]*set, len(a))}
-	for _, x := range a {
-		s := &set{size: hashorder.SizedLike(len(x.Partitions)), order: slices.Clone(x.Partitions)}
-		s.size.Put(len(x.Partitions))
-		t.size.Put(1)
-		t.order, t.sets[x.Topic] = append(t.order, x.Topic), s
-	}
-	return t
-}
-
-// add gives a partition to whose assignment this is.
-func (t *table) add(id uuid.UUID, p int32) {
-	s := t.sets[id]
-	t.size.Compute(s == nil)
-	if s == nil {
-		s = &set{}
-		t.order, t.sets[id] = slices.Insert(t.order, 0, id), s
-	}
-	s.size.Put(1)
-	s.order = append(s.order, p)
-}
-
-// take takes a partition away, and its topic when it was the last.
-func (t *table) take(id uuid.UUID, p int32) {
-	s := t.sets[id]
-	i := slices.Index(s.order, p)
-	s.order = slices.Delete(s.order, i, i+1)
-	if s.size.Remove(1); len(s.order) == 0 {
-		t.remove(id)
-	}
-}
-
-// remove takes a topic out.
-func (t *table) remove(id uuid.UUID) {
-	delete(t.sets, id)
-	t.size.Remove(1)
-	t.order = slices.DeleteFunc(t.order, func(x uuid.UUID) bool { return x == id })
-}
-
-func (t *table) assignment() Assignment {
-	out := make(Assignment, 0, len(t.order))
-	for _, id := range hashorder.Order(t.size, t.order, hashorder.UUID) {
-		s := t.sets[id]
-		out = append(out, Partitions{id, hashorder.Order(s.size, s.order, hashorder.Int)})
-	}
-	return out
-}
-
-// set is partitions while they are put together: Kafka's HashSet of them.
-type set struct {
-	size  hashorder.Table
-	order []int32 // as they were put in
 }

@@ -6,112 +6,84 @@ import (
 	"weir/internal/uuid"
 )
 
-type topicPartition struct {
-	topic     uuid.UUID
-	partition int32
-}
-
-// uniform deals all topics out to members that all subscribe to them.
-type uniform struct {
-	g          *Group
-	subscribed map[uuid.UUID]bool
-	// free are partitions without an owner: first those that nobody had, then what
-	// is taken from those who have too much.
-	free []topicPartition
-	// Each member gets least partitions, and extra of them one more.
-	least, extra int
-	short        []room
-	out          map[string]Assignment
-}
-
-// room is how many partitions a member may still get.
-type room struct {
-	member string
-	left   int
-	has    *table
-}
-
+// assignUniform deals all topics out to members that all subscribe to them. Every
+// member has a quota; what it had beyond that goes to those who are below theirs,
+// after what nobody had.
 func assignUniform(g *Group) (map[string]Assignment, error) {
 	topics := g.Members[0].Topics
 	if len(topics) == 0 {
 		return nil, nil
 	}
-	u := &uniform{g: g, subscribed: map[uuid.UUID]bool{}, out: make(map[string]Assignment, len(g.Members))}
-	all := 0
+	all, owners := 0, make(map[uuid.UUID][]int, len(topics))
+	var free []topicPartition
 	for _, id := range topics {
-		u.subscribed[id] = true
 		n := g.Partitions(id)
+		all, owners[id] = all+int(n), unowned(n)
 		for p := range n {
 			if !g.Taken(id, p) {
-				u.free = append(u.free, topicPartition{id, p})
+				free = append(free, topicPartition{id, p})
 			}
 		}
-		all += int(n)
 	}
-	u.least, u.extra = all/len(g.Members), all%len(g.Members)
+	hands := make([]*table, len(g.Members))
+	had := make([][]topicPartition, len(g.Members))
 	for i := range g.Members {
-		u.keep(&g.Members[i], len(g.Members)-i)
+		hands[i] = copyOf(g.Members[i].Had)
+		had[i] = hands[i].filter(func(id uuid.UUID, p int32) bool { return claim(owners[id], p, i) })
 	}
-	return u.out, u.dealFree()
+	lacks := quotas(had, all)
+	for i := range had {
+		kept, surplus := split(had[i], lacks[i])
+		lacks[i] -= len(kept)
+		for _, tp := range surplus {
+			hands[i].take(tp.topic, tp.partition)
+		}
+		free = append(free, surplus...)
+	}
+	for i, n := range lacks {
+		n = min(n, len(free))
+		for _, tp := range free[:n] {
+			hands[i].add(tp.topic, tp.partition)
+		}
+		free = free[n:]
+	}
+	if len(free) > 0 {
+		return nil, errors.New("partitions were left unassigned")
+	}
+	return results(g, hands), nil
 }
 
-// keep lets a member have what it had, as far as it subscribes to it and as it is
-// not more than its part. left counts the members from this one on.
-func (u *uniform) keep(m *Member, left int) {
-	quota, hasExtra := u.least, u.extra > 0
-	if hasExtra {
-		quota++
-	}
-	a, changed := copyOf(m.Had), false
-	for _, x := range m.Had {
-		id, ps := x.Topic, x.Partitions
-		switch {
-		case !u.subscribed[id]:
-			a.remove(id)
-			changed = true
-		case len(ps) <= quota:
-			quota -= len(ps)
-		default:
-			changed = true
-			for _, p := range ps {
-				if quota > 0 {
-					quota--
-				} else {
-					a.take(id, p)
-					u.free = append(u.free, topicPartition{id, p})
-				}
-			}
+// quotas is how many of all partitions each member is to have. They differ by at
+// most one. The larger ones go to the first who had that many, for then fewer
+// partitions move; those that are still left when there are only as many members
+// left go to these.
+func quotas(had [][]topicPartition, all int) []int {
+	members := len(had)
+	least, larger := all/members, all%members
+	qs := make([]int, members)
+	for i := range qs {
+		qs[i] = least
+		if larger > 0 && (len(had[i]) > least || members-i <= larger) {
+			qs[i]++
+			larger--
 		}
 	}
-	if quota > 0 && hasExtra && left > u.extra {
-		// Others may rather have the partition that is one more, unless so few are
-		// left that each has to take one.
-		quota, hasExtra = quota-1, false
-	}
-	if quota > 0 {
-		u.short = append(u.short, room{m.ID, quota, a})
-	}
-	if hasExtra {
-		u.extra--
-	}
-	u.out[m.ID] = m.Had
-	if changed {
-		u.out[m.ID] = a.assignment()
-	}
+	return qs
 }
 
-func (u *uniform) dealFree() error {
-	for _, r := range u.short {
-		n := min(r.left, len(u.free))
-		for _, tp := range u.free[:n] {
-			r.has.add(tp.topic, tp.partition)
-		}
-		if u.free = u.free[n:]; n > 0 {
-			u.out[r.member] = r.has.assignment()
+// split divides what a member had into what is within its quota and the rest.
+func split(had []topicPartition, quota int) (kept, surplus []topicPartition) {
+	n := min(quota, len(had))
+	return had[:n], had[n:]
+}
+
+// results lists what each member has now. What has not changed keeps its order.
+func results(g *Group, hands []*table) map[string]Assignment {
+	out := make(map[string]Assignment, len(hands))
+	for i, m := range g.Members {
+		if out[m.ID] = m.Had; hands[i].changed {
+			out[m.ID] = hands[i].assignment()
 		}
 	}
-	if len(u.free) > 0 {
-		return errors.New("partitions were left unassigned")
-	}
-	return nil
+	return out
 }
