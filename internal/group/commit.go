@@ -43,12 +43,17 @@ func (c *Core) Commit(s Step, q *kmsg.OffsetCommitRequest, to classic.Waiter) Re
 		}
 		m.Topics = append(m.Topics, row)
 	}
-	c.stats.Commits += int64(len(r.Records))
-	if _, ok := c.soft.timers.Get(classic.Timer{Kind: classic.Expiry}); !ok && len(r.Records) > 0 {
-		c.scheduleExpiry(s.Now)
-	}
+	c.committed(s.Now, len(r.Records))
 	r.Answers = []classic.Answer{{To: to, Response: m}}
 	return r
+}
+
+// committed counts offsets that a request stores, and has them expire some time.
+func (c *Core) committed(now time.Time, offsets int) {
+	c.stats.Commits += int64(offsets)
+	if _, ok := c.soft.timers.Get(classic.Timer{Kind: classic.Expiry}); !ok && offsets > 0 {
+		c.scheduleExpiry(now)
+	}
 }
 
 // mayCommit is whether a commit may be stored; check is then asked for each partition.

@@ -46,10 +46,7 @@ func (c *Core) TxnCommit(s Step, q *kmsg.TxnOffsetCommitRequest, guard uint64, t
 		}
 		m.Topics = append(m.Topics, row)
 	}
-	c.stats.Commits += int64(len(r.Records))
-	if _, ok := c.soft.timers.Get(classic.Timer{Kind: classic.Expiry}); !ok && len(r.Records) > 0 {
-		c.scheduleExpiry(s.Now)
-	}
+	c.committed(s.Now, len(r.Records))
 	r.Answers = []classic.Answer{{To: to, Response: m}}
 	return r
 }

@@ -66,28 +66,10 @@ var groupTable = [...]desc{
 
 // RegisterGroups shows a group coordinator. It is called once; f, at every scrape, must not block.
 func (r *Registry) RegisterGroups(f func() Groups) {
-	c := groupCollector{f: f, descs: map[string]*prometheus.Desc{}}
-	for _, d := range groupTable {
-		c.descs[d.name] = prometheus.NewDesc(d.name, d.help, d.labels, nil)
-	}
-	r.reg.MustRegister(c)
+	r.show(groupTable[:], func(e emitter) { collectGroups(e, f()) })
 }
 
-type groupCollector struct {
-	f     func() Groups
-	descs map[string]*prometheus.Desc
-}
-
-// Describe implements prometheus.Collector.
-func (c groupCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range c.descs {
-		ch <- d
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (c groupCollector) Collect(ch chan<- prometheus.Metric) {
-	e, g := emitter{c.descs, ch}, c.f()
+func collectGroups(e emitter, g Groups) {
 	groups := int64(g.Empty + g.PreparingRebalance + g.CompletingRebalance + g.Stable)
 	e.gauge(groupManager+"numoffsets", int64(g.Offsets))
 	e.gauge(groupManager+"numgroups", groups)

@@ -84,11 +84,22 @@ type Network struct {
 }
 
 // Register shows the sources. It is called once.
-func (r *Registry) Register(s Sources) { r.reg.MustRegister(newCollector(s)) }
+func (r *Registry) Register(s Sources) {
+	r.show(table[:], func(e emitter) { collectSources(e, s) })
+}
 
-// collector reads all sources at a scrape.
+// show registers the names of a table; fill sends their values at every scrape.
+func (r *Registry) show(table []desc, fill func(emitter)) {
+	c := &collector{fill, make(map[string]*prometheus.Desc, len(table))}
+	for _, d := range table {
+		c.descs[d.name] = prometheus.NewDesc(d.name, d.help, d.labels, nil)
+	}
+	r.reg.MustRegister(c)
+}
+
+// collector reads the sources of one table at a scrape.
 type collector struct {
-	s     Sources
+	fill  func(emitter)
 	descs map[string]*prometheus.Desc
 }
 
@@ -171,14 +182,6 @@ var table = [...]desc{
 	{"weir_network_throttled_answers_total", "Answers after which a connection was paused.", noLabels},
 }
 
-func newCollector(s Sources) *collector {
-	c := &collector{s, make(map[string]*prometheus.Desc, len(table))}
-	for _, d := range table {
-		c.descs[d.name] = prometheus.NewDesc(d.name, d.help, d.labels, nil)
-	}
-	return c
-}
-
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range c.descs {
@@ -187,41 +190,42 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector.
-func (c *collector) Collect(ch chan<- prometheus.Metric) {
-	e := emitter{c.descs, ch}
-	if c.s.State != nil {
-		e.gauge("kafka_server_kafkaserver_brokerstate", int64(c.s.State()))
+func (c *collector) Collect(ch chan<- prometheus.Metric) { c.fill(emitter{c.descs, ch}) }
+
+func collectSources(e emitter, s Sources) {
+	if s.State != nil {
+		e.gauge("kafka_server_kafkaserver_brokerstate", int64(s.State()))
 	}
-	if c.s.Topics != nil {
-		e.topics(c.s.Topics)
+	if s.Topics != nil {
+		e.topics(s.Topics)
 	}
-	if c.s.Traffic != nil {
-		t := c.s.Traffic()
+	if s.Traffic != nil {
+		t := s.Traffic()
 		e.counter("kafka_server_brokertopicmetrics_replicationbytesin_total", t.ReplicationBytesIn)
 		e.counter("kafka_server_brokertopicmetrics_replicationbytesout_total", t.ReplicationBytesOut)
 	}
-	if c.s.Replicas != nil {
-		e.replicas(c.s.Replicas())
+	if s.Replicas != nil {
+		e.replicas(s.Replicas())
 	}
-	if c.s.Controller != nil {
-		e.controller(c.s.Controller())
+	if s.Controller != nil {
+		e.controller(s.Controller())
 	}
-	if c.s.Logs != nil {
-		e.logs(c.s.Logs)
+	if s.Logs != nil {
+		e.logs(s.Logs)
 	}
-	if c.s.Dirs != nil {
-		e.dirs(c.s.Dirs)
+	if s.Dirs != nil {
+		e.dirs(s.Dirs)
 	}
-	if c.s.Requests != nil {
-		e.requests(c.s.Requests)
+	if s.Requests != nil {
+		e.requests(s.Requests)
 	}
-	if c.s.Listeners != nil {
-		for name, n := range c.s.Listeners {
+	if s.Listeners != nil {
+		for name, n := range s.Listeners {
 			e.gauge("kafka_server_socket_server_metrics_connection_count", int64(n), name)
 		}
 	}
-	if c.s.Network != nil {
-		e.network(c.s.Network())
+	if s.Network != nil {
+		e.network(s.Network())
 	}
 }
 

@@ -38,28 +38,10 @@ var txnTable = [...]desc{
 
 // RegisterTxns shows a transaction coordinator. It is called once; f, at every scrape, must not block.
 func (r *Registry) RegisterTxns(f func() Txns) {
-	c := txnCollector{f: f, descs: map[string]*prometheus.Desc{}}
-	for _, d := range txnTable {
-		c.descs[d.name] = prometheus.NewDesc(d.name, d.help, d.labels, nil)
-	}
-	r.reg.MustRegister(c)
+	r.show(txnTable[:], func(e emitter) { collectTxns(e, f()) })
 }
 
-type txnCollector struct {
-	f     func() Txns
-	descs map[string]*prometheus.Desc
-}
-
-// Describe implements prometheus.Collector.
-func (c txnCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range c.descs {
-		ch <- d
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (c txnCollector) Collect(ch chan<- prometheus.Metric) {
-	e, t := emitter{c.descs, ch}, c.f()
+func collectTxns(e emitter, t Txns) {
 	e.gauge(txnPrefix+"partitions", int64(t.Partitions), "active")
 	e.gauge(txnPrefix+"partitions", int64(t.Loading), "loading")
 	e.gauge(txnPrefix+"ids", int64(t.IDs))
